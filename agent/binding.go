@@ -8,7 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/wherry-dev/wherry/agent/identity"
+	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -105,7 +105,7 @@ func (s *State) Bound(cluster bundle.ReportCluster) (bundle.ReportCluster, error
 func (s *State) Rebind(to Rebinding, now time.Time) (r Rebound, err error) {
 	var refusal error
 	err = s.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
-		cluster, err1 := identity.LoadCluster(tx)
+		cluster, err1 := enroll.LoadCluster(tx)
 		b, err2 := state.Load[*Binding](tx, state.Meta, keyBinding)
 		if err := errors.Join(err1, err2); err != nil {
 			return false, err

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wherry-dev/wherry/agent/identity"
+	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
@@ -108,7 +108,7 @@ func TestALostSectorOfTheStateIsNoticed(t *testing.T) {
 	}
 	whole, err := os.ReadFile(filepath.Join(s.dir, state.File))
 	require.NoError(t, err)
-	var id identity.Identity
+	var id enroll.Identity
 	s.agent(func(a *Agent) { id = a.state.who.Identity() })
 	opened, size := 0, os.Getpagesize()
 	path := filepath.Join(s.dir, state.File)

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/content"
-	"github.com/wherry-dev/wherry/agent/identity"
+	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -31,7 +31,7 @@ type past struct {
 
 // recall reads it. It skips releases of another stream, to which the agent was bound before.
 func (s *State) recall(tx *bbolt.Tx) (p past, err error) {
-	cluster, err0 := identity.LoadCluster(tx)
+	cluster, err0 := enroll.LoadCluster(tx)
 	var err1, err2, err3, err4, err5 error
 	p.accepted, err1 = state.Load[*state.Release](tx, state.Meta, keyAccepted)
 	p.running, err2 = state.Load[*state.Release](tx, state.Meta, keyRunning)

@@ -13,7 +13,6 @@ import (
 	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/freeze"
-	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
@@ -21,7 +20,7 @@ import (
 )
 
 // inherit takes over a memory that is newer than the state.
-func (m *clusterMemory) inherit(doc *backup.Backup, first bool, self self, running *state.Release) (named *identity.Identity, err error) {
+func (m *clusterMemory) inherit(doc *backup.Backup, first bool, self self, running *state.Release) (named *enroll.Identity, err error) {
 	known, err := m.state.isBound()
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/control"
-	"github.com/wherry-dev/wherry/agent/identity"
+	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -32,7 +32,7 @@ type oracle struct {
 	tampered map[string]bool                     // assignments that somebody has changed since the agent could see
 
 	known    bool // the agent has an identity, which the hub has too
-	id       identity.Identity
+	id       enroll.Identity
 	highest  bundle.Order
 	versions int
 	seq      int64

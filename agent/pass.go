@@ -11,8 +11,8 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/engines"
+	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/freeze"
-	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/registries"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -242,7 +242,7 @@ func (p *pass) introduce() error {
 	var writer string
 	err := p.state.db.View(func(tx *bbolt.Tx) error {
 		var err1, err2 error
-		known, err1 = identity.LoadCluster(tx)
+		known, err1 = enroll.LoadCluster(tx)
 		writer, err2 = state.Load[string](tx, state.Meta, state.KeyWriter)
 		return errors.Join(err1, err2)
 	})
@@ -259,7 +259,7 @@ func (p *pass) introduce() error {
 				return err
 			}
 		}
-		return errors.Join(identity.SaveCluster(tx, p.cluster), state.Save(tx, state.Meta, state.KeyWriter, p.opts.Version))
+		return errors.Join(enroll.SaveCluster(tx, p.cluster), state.Save(tx, state.Meta, state.KeyWriter, p.opts.Version))
 	})
 }
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/engines"
+	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/freeze"
-	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -87,7 +87,7 @@ func (p *pass) recall(ctx context.Context) error {
 // it would refuse without the memory.
 //
 // It returns the name that a new machine takes over, if it does, also with an error.
-func (m *clusterMemory) recall(ctx context.Context, self self, running *state.Release) (named *identity.Identity, err error) {
+func (m *clusterMemory) recall(ctx context.Context, self self, running *state.Release) (named *enroll.Identity, err error) {
 	if m.lease.Due() {
 		_ = m.lease.Attend(ctx) // the freezes report the result
 	}
@@ -118,7 +118,7 @@ func (m *clusterMemory) recall(ctx context.Context, self self, running *state.Re
 }
 
 // learnFrom takes over the memory that was read.
-func (m *clusterMemory) learnFrom(data []byte, self self, running *state.Release) (named *identity.Identity, err error) {
+func (m *clusterMemory) learnFrom(data []byte, self self, running *state.Release) (named *enroll.Identity, err error) {
 	m.known = true
 	note, err := backup.ReadNote(m.state.db)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/freeze"
-	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/registries"
@@ -47,7 +46,7 @@ type known struct {
 
 func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
 	var errs [16]error
-	k.cluster, errs[0] = identity.LoadCluster(tx)
+	k.cluster, errs[0] = enroll.LoadCluster(tx)
 	k.records, errs[1] = s.records.All(tx)
 	k.running, errs[2] = state.Load[*state.Release](tx, state.Meta, keyRunning)
 	k.accepted, errs[3] = state.Load[*state.Release](tx, state.Meta, keyAccepted)

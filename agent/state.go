@@ -16,7 +16,6 @@ import (
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/enroll"
-	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/relay"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -141,7 +140,7 @@ func (s *State) Dir() string { return s.db.Dir() }
 // init makes what a new file lacks.
 func (s *State) init(now time.Time) error {
 	return s.db.Init(s.load, func(tx *bbolt.Tx) error {
-		if err := identity.Create(tx, now); err != nil {
+		if err := enroll.CreateIdentity(tx, now); err != nil {
 			return err
 		}
 		return s.load(tx)

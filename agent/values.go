@@ -10,7 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/content"
-	"github.com/wherry-dev/wherry/agent/identity"
+	"github.com/wherry-dev/wherry/agent/enroll"
 	values "github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -71,7 +71,7 @@ func (s *State) SiteValues() (status values.Status, err error) {
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		saved, err1 := values.Load(tx)
 		records, err2 := s.records.All(tx)
-		cluster, err3 := identity.LoadCluster(tx)
+		cluster, err3 := enroll.LoadCluster(tx)
 		status = saved.Status(records, factsOf(cluster, cmp.Or(cluster.UID, s.who.Identity().UID)))
 		return errors.Join(err1, err2, err3)
 	})
@@ -99,7 +99,7 @@ func (s *State) CheckSiteValues(own values.Own, place string) (values.Check, err
 		var errs [4]error
 		saved, errs[0] = values.Load(tx)
 		records, errs[1] = s.records.All(tx)
-		cluster, errs[2] = identity.LoadCluster(tx)
+		cluster, errs[2] = enroll.LoadCluster(tx)
 		running, errs[3] = state.Load[*state.Release](tx, state.Meta, keyRunning)
 		return errors.Join(errs[:]...)
 	})

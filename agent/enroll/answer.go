@@ -7,7 +7,6 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -39,7 +38,7 @@ func (e *Enroller) accept(answer []byte, hub, url string) (Enrolled, error) {
 				cluster.UID = p.Next.UID
 			}
 		}
-		return errors.Join(err, catchUp(tx, granted.Incarnation, p.Next != nil), state.Save(tx, state.Meta, keyEnrollment, kept), identity.SaveCluster(tx, cluster),
+		return errors.Join(err, catchUp(tx, granted.Incarnation, p.Next != nil), state.Save(tx, state.Meta, keyEnrollment, kept), SaveCluster(tx, cluster),
 			state.Drop(tx, state.Meta, keyEnrolling), state.Drop(tx, state.Meta, keyHint))
 	})
 	if err != nil {
@@ -67,7 +66,7 @@ func matches(tx *bbolt.Tx, uid string, p pending, e bundle.Enrollment) error {
 	case p.ID == "" || p.ID != e.Request:
 		return state.Decline(fmt.Errorf("%w: it answers %s", ErrNoRequest, e.Request))
 	}
-	who, err := identity.Load(tx)
+	who, err := LoadIdentity(tx)
 	if err != nil {
 		return err
 	}
@@ -105,7 +104,7 @@ func become(tx *bbolt.Tx, p pending) error {
 // the reports of a machine that was restored from a backup, or whose clock was behind when its state was created, would
 // count as old ones.
 func catchUp(tx *bbolt.Tx, newest int64, newKey bool) error {
-	id, err := identity.Load(tx)
+	id, err := LoadIdentity(tx)
 	if err != nil || newest < id.Incarnation || newest == id.Incarnation && !newKey {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -44,7 +43,7 @@ func (e *Enroller) askedHub(o Options) (string, *bundle.EnrollToken, error) {
 func (e *Enroller) prepare(kind Kind, hub string, token *bundle.EnrollToken) (p pending, err error) {
 	kind = cmp.Or(kind, AsIs)
 	err = e.Store.db.Update(func(tx *bbolt.Tx) error {
-		now, err := identity.Load(tx)
+		now, err := LoadIdentity(tx)
 		if err != nil {
 			return err
 		}
@@ -75,7 +74,7 @@ func (e *Enroller) prepare(kind Kind, hub string, token *bundle.EnrollToken) (p 
 			return err
 		}
 		if kind != Anew { // an agent that has not run yet is known by its request
-			err = identity.SaveCluster(tx, *e.Cluster)
+			err = SaveCluster(tx, *e.Cluster)
 		}
 		return errors.Join(err, state.Save(tx, state.Meta, keyEnrolling, p))
 	})
@@ -83,7 +82,7 @@ func (e *Enroller) prepare(kind Kind, hub string, token *bundle.EnrollToken) (p 
 }
 
 // seal makes the request's envelope.
-func (e *Enroller) seal(tx *bbolt.Tx, p *pending, now identity.Identity, hub string, token *bundle.EnrollToken) error {
+func (e *Enroller) seal(tx *bbolt.Tx, p *pending, now Identity, hub string, token *bundle.EnrollToken) error {
 	last, err := outbox.LoadLast(tx)
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -28,7 +27,7 @@ type Status struct {
 
 // ReadStatus reads the agent's identity and enrollment.
 func ReadStatus(tx *bbolt.Tx) (Status, error) {
-	id, err1 := identity.Load(tx)
+	id, err1 := LoadIdentity(tx)
 	known, err2 := state.Load[enrollment](tx, state.Meta, keyEnrollment)
 	waiting, err3 := loadPending(tx)
 	hinted, err4 := state.Load[hint](tx, state.Meta, keyHint)

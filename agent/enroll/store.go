@@ -9,7 +9,6 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
-	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/queue"
@@ -54,7 +53,7 @@ type pending struct {
 	Request []byte `json:"request"`
 	// Next is the agent's identity once the hub has agreed. Until then, during a rotation, both keys sign reports,
 	// so that the hub accepts them whether it has changed over already or not.
-	Next *identity.Identity `json:"next,omitempty"`
+	Next *Identity `json:"next,omitempty"`
 }
 
 func loadPending(tx *bbolt.Tx) (pending, error) {
@@ -66,7 +65,7 @@ func loadPending(tx *bbolt.Tx) (pending, error) {
 type Store struct {
 	db *state.DB
 	// who and hub are copies of what the file holds. A change is on disk before it shows here.
-	who atomic.Pointer[identity.Identity]
+	who atomic.Pointer[Identity]
 	hub atomic.Pointer[queue.Hub]
 }
 
@@ -75,7 +74,7 @@ func New(db *state.DB) *Store { return &Store{db: db} }
 
 // Load reads identity and hub from the file.
 func (s *Store) Load(tx *bbolt.Tx) error {
-	id, err := identity.Load(tx)
+	id, err := LoadIdentity(tx)
 	if err != nil {
 		return err
 	}
@@ -93,11 +92,11 @@ func (s *Store) Load(tx *bbolt.Tx) error {
 }
 
 // Identity returns the agent's identity.
-func (s *Store) Identity() identity.Identity {
+func (s *Store) Identity() Identity {
 	if id := s.who.Load(); id != nil {
 		return *id
 	}
-	return identity.Identity{}
+	return Identity{}
 }
 
 // Hub returns the hub that has registered the agent; the zero Hub if none has.
@@ -119,12 +118,12 @@ func publicPEM(key crypto.Signer) (string, error) {
 
 // Rename gives the agent the uid in the cluster's memory, unless a hub has registered the agent under its own uid or
 // was asked to. It returns nil if nothing changes. Pass the result to Renamed once it is on disk.
-func Rename(tx *bbolt.Tx, uid string) (*identity.Identity, error) {
+func Rename(tx *bbolt.Tx, uid string) (*Identity, error) {
 	meta := tx.Bucket([]byte(state.Meta))
 	if meta.Get([]byte(keyEnrollment)) != nil || meta.Get([]byte(keyEnrolling)) != nil {
 		return nil, nil
 	}
-	id, err := identity.Load(tx)
+	id, err := LoadIdentity(tx)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +132,7 @@ func Rename(tx *bbolt.Tx, uid string) (*identity.Identity, error) {
 }
 
 // Renamed makes the identity that Rename has returned the present one.
-func (s *Store) Renamed(id *identity.Identity) { s.who.Store(id) }
+func (s *Store) Renamed(id *Identity) { s.who.Store(id) }
 
 // Waiting returns the kind of the request without an answer; empty if there is none.
 func (s *Store) Waiting() (Kind, error) {
@@ -151,8 +150,8 @@ func (s *Store) pending() (p pending, err error) {
 
 // Signers returns the agent's identity, and the keys that sign its reports: both during a
 // rotation.
-func Signers(tx *bbolt.Tx) (identity.Identity, []crypto.Signer, error) {
-	id, err := identity.Load(tx)
+func Signers(tx *bbolt.Tx) (Identity, []crypto.Signer, error) {
+	id, err := LoadIdentity(tx)
 	if err != nil {
 		return id, nil, err
 	}

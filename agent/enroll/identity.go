@@ -1,7 +1,4 @@
-// Package identity holds the identity of an agent: its uid, the key that signs its reports, and its incarnation.
-//
-// Create makes an identity in a new state file, and Load reads it. Next returns another one, with another key.
-package identity
+package enroll
 
 import (
 	"crypto"
@@ -52,7 +49,7 @@ func newIdentity(now time.Time) (Identity, error) {
 }
 
 // Create writes an identity that is made at now.
-func Create(tx *bbolt.Tx, now time.Time) error {
+func CreateIdentity(tx *bbolt.Tx, now time.Time) error {
 	id, err := newIdentity(now)
 	if err != nil {
 		return err
@@ -61,7 +58,7 @@ func Create(tx *bbolt.Tx, now time.Time) error {
 }
 
 // Load reads the identity.
-func Load(tx *bbolt.Tx) (Identity, error) {
+func LoadIdentity(tx *bbolt.Tx) (Identity, error) {
 	return state.Load[Identity](tx, state.Meta, keyIdentity)
 }
 
