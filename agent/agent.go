@@ -90,7 +90,6 @@ import (
 	"github.com/wherry-dev/wherry/agent/registries"
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/sitevalues"
-	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -132,7 +131,7 @@ type Options struct {
 	// SiteValues is the place of the values that the site itself sets; nil is none.
 	SiteValues sitevalues.Source
 	// Veto is how the site says that it must not be changed.
-	Veto veto.Veto
+	Veto freeze.Veto
 	// MaxManifests bounds the manifests of one assignment, in bytes, with YAML aliases expanded and each value counted as some
 	// more; see yamlvalues.Size. Decoding takes up to ten times as much memory. Zero is yamlvalues.MaxBytes.
 	MaxManifests int64

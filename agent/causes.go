@@ -14,7 +14,6 @@ import (
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
-	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -40,7 +39,7 @@ func (p *pass) guard(got pulled) *freeze.Guard {
 }
 
 // vetoed is the freeze of a site that must not be changed.
-func vetoed(ctx context.Context, by veto.Veto) (*freeze.Freeze, error) {
+func vetoed(ctx context.Context, by freeze.Veto) (*freeze.Freeze, error) {
 	why, veto, err := by.Ask(ctx)
 	if err != nil || !veto {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wherry-dev/wherry/agent/veto"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -111,7 +111,7 @@ type Passes struct {
 	Settle      *time.Duration // nil: what each adapter asks for
 	Deadline    time.Duration
 	Maintenance []window.Maintenance
-	Veto        veto.Veto
+	Veto        freeze.Veto
 }
 
 // Serve is the agent's read-only endpoint over its content store.

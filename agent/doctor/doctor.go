@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/wherry-dev/wherry/agent/carry"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/sitevalues"
-	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/diagnosis"
 	"github.com/wherry-dev/wherry/reconcilers/needs"
@@ -43,7 +43,7 @@ type Subject struct {
 	Kubernetes *rest.Config
 	// Memory names the Secret and the Lease in the cluster that outlive the machine; empty is without.
 	Memory types.NamespacedName
-	Veto   veto.Veto
+	Veto   freeze.Veto
 	// SiteValues is the place of the values that the site itself sets; nil is none.
 	SiteValues sitevalues.Source
 	Hub        Hub

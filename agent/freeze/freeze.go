@@ -3,7 +3,8 @@
 //
 // A Guard asks the causes of a freeze, and says which operations engines may still do. Save keeps the freeze that it has
 // found for the next pass, and At returns the one to show to people. A frozen pass fetches newer releases, observes and
-// reports; it calls no engine to change anything, and switches to no other release.
+// reports; it calls no engine to change anything, and switches to no other release. A Veto is the site's own reason, from a
+// file or a command; the zero Veto forbids nothing.
 package freeze
 
 import (

@@ -31,11 +31,11 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 	}
 	insideFolders := map[string]map[string][]string{
 		"agent": {
-			"config":        {"", "artifact", "carry", "clustermemory", "control", "doctor", "engines", "health", "intake", "metrics", "outbox", "registries", "serve", "sitevalues", "state", "trust", "veto", "window"},
-			"doctor":        {"", "carry", "content", "control", "enroll", "intake", "outbox", "serve", "sitevalues", "state", "trust", "veto"},
+			"config":        {"", "artifact", "carry", "clustermemory", "control", "doctor", "engines", "freeze", "health", "intake", "metrics", "outbox", "registries", "serve", "sitevalues", "state", "trust", "window"},
+			"doctor":        {"", "carry", "content", "control", "enroll", "freeze", "intake", "outbox", "serve", "sitevalues", "state", "trust"},
 			"clustermemory": {"backup", "lease"},
 
-			"":          {"artifact", "assignments", "backup", "carry", "content", "control", "engines", "enroll", "freeze", "health", "intake", "lease", "metrics", "outbox", "probation", "registries", "relay", "retry", "serve", "sitevalues", "state", "trust", "veto", "window"},
+			"":          {"artifact", "assignments", "backup", "carry", "content", "control", "engines", "enroll", "freeze", "health", "intake", "lease", "metrics", "outbox", "probation", "registries", "relay", "retry", "serve", "sitevalues", "state", "trust", "window"},
 			"artifact":  {"content", "state"},
 			"backup":    {"assignments", "lease", "state"},
 			"carry":     {"assignments", "content", "retry", "state"},
@@ -53,7 +53,6 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"state":     nil,
 			"probation": {"state"},
 			"trust":     {"state"},
-			"veto":      nil,
 			"window":    nil,
 
 			"registries": {"retry", "state"},

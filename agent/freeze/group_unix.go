@@ -1,6 +1,6 @@
 //go:build unix
 
-package veto
+package freeze
 
 import (
 	"os/exec"

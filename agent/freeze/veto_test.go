@@ -1,4 +1,4 @@
-package veto
+package freeze
 
 import (
 	"context"

@@ -1,8 +1,4 @@
-// Package veto asks a site whether its machine may be changed now: by a file that forbids it while it is there, and by
-// a command that forbids it by its exit code.
-//
-// Write a Veto and call Ask. The zero Veto forbids nothing; a file or command that cannot be read or run does.
-package veto
+package freeze
 
 import (
 	"bytes"
