@@ -82,7 +82,6 @@ import (
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/agent/freeze"
-	"github.com/wherry-dev/wherry/agent/health"
 	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/metrics"
@@ -153,7 +152,7 @@ type Options struct {
 	// Ready is called once Run can be asked by the control socket. Nil is nobody.
 	Ready func() error
 	// Watchdog watches Run. Nil is none.
-	Watchdog *health.Watchdog
+	Watchdog *metrics.Watchdog
 	// Carry configures how the artifacts of assignments are brought to the content store.
 	Carry carry.Options
 	// Intake configures what is stored of site packages.
@@ -266,7 +265,7 @@ type process struct {
 
 // shown is what a running agent shows of itself beside what the state file has.
 type shown struct {
-	pulse  *health.Pulse
+	pulse  *metrics.Pulse
 	passes *metrics.Passes
 	disk   metrics.Disk
 	// unrecorded is why the last pass is not in the state file, such as a disk that is full; nil where it is.
@@ -303,7 +302,7 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 		process: process{freezeRest: freeze.Rest, budget: &budget{bytes: opts.MaxManifests}},
 		signals: signals{wake: make(chan struct{}, 1)},
 	}
-	a.pulse, a.passes = health.NewPulse(a.opts.Traffic, a.opts.Engines.Deadline, time.Now), newPasses()
+	a.pulse, a.passes = metrics.NewPulse(a.opts.Traffic, a.opts.Engines.Deadline, time.Now), newPasses()
 	files := a.opts.Content
 	files.Window, files.Serving, files.Log = a.enterWindow, a.servingAs(), a.opts.Log
 	files.Named = append(slices.Clone(files.Named), artifact.Named, a.namedArtifacts)

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/control"
-	"github.com/wherry-dev/wherry/agent/health"
 	"github.com/wherry-dev/wherry/agent/metrics"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -35,8 +34,8 @@ func (s *site) probedBy(t *testing.T, clock func() time.Time) (*Agent, func(path
 	state, err := OpenState(s.dir, s.opts.Now)
 	require.NoError(t, err)
 	a := s.agentOn(state)
-	a.pulse = health.NewPulse(a.opts.Traffic, a.opts.Engines.Deadline, clock)
-	p, err := health.Listen(a.opts.Listen, a.pulse, state.db)
+	a.pulse = metrics.NewPulse(a.opts.Traffic, a.opts.Engines.Deadline, clock)
+	p, err := metrics.Listen(a.opts.Listen, a.pulse, state.db)
 	require.NoError(t, err)
 	address := p.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -126,7 +125,7 @@ func TestAnAddressThatCannotBeHadEndsTheStart(t *testing.T) {
 	s.opts.Listen = taken.Addr().String()
 	s.agent(func(a *Agent) {
 		err := a.Run(context.Background())
-		require.ErrorIs(t, err, health.ErrListen)
+		require.ErrorIs(t, err, metrics.ErrListen)
 		require.ErrorContains(t, err, "listen at "+s.opts.Listen)
 	})
 	require.NoFileExists(t, s.dir+"/"+control.SocketFile)

@@ -8,7 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/wherry-dev/wherry/agent/health"
+	"github.com/wherry-dev/wherry/agent/metrics"
 	"github.com/wherry-dev/wherry/agent/state"
 )
 
@@ -96,7 +96,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	probes, err := health.Listen(a.opts.Listen, a.pulse, a.state.db)
+	probes, err := metrics.Listen(a.opts.Listen, a.pulse, a.state.db)
 	if err != nil {
 		return errors.Join(err, socket.Close())
 	}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/engines"
-	"github.com/wherry-dev/wherry/agent/health"
+	"github.com/wherry-dev/wherry/agent/metrics"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
@@ -40,7 +40,7 @@ type Process struct {
 	Now          func() time.Time
 	DeltaCommand []string
 	Ready        func() error
-	Watchdog     *health.Watchdog
+	Watchdog     *metrics.Watchdog
 }
 
 // Run opens the state, builds the agent that c describes, calls f, and closes all that it has opened. If f ends with

@@ -1,7 +1,8 @@
-// Package metrics renders the page of metrics that a running agent serves to Prometheus, and keeps its counters.
+// Package metrics shows how a running agent gets on: to Prometheus, to the process that started it, and to a watchdog.
 //
 // Fill a Snapshot and call Page. Traffic and Passes count while the agent works, Disk measures its files; all of them may be
-// used by several goroutines. docs/reference/agent-metrics.md lists the metrics.
+// used by several goroutines. docs/reference/agent-metrics.md lists the metrics. A Pulse, made by NewPulse, is told of each step; a Server shows it at
+// /healthz and /readyz, and Feed tells a Watchdog.
 package metrics
 
 import (

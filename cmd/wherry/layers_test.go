@@ -31,21 +31,20 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 	}
 	insideFolders := map[string]map[string][]string{
 		"agent": {
-			"config":        {"", "artifact", "carry", "clustermemory", "control", "doctor", "engines", "freeze", "health", "intake", "metrics", "outbox", "registries", "serve", "sitevalues", "state", "trust", "window"},
+			"config":        {"", "artifact", "carry", "clustermemory", "control", "doctor", "engines", "freeze", "intake", "metrics", "outbox", "registries", "serve", "sitevalues", "state", "trust", "window"},
 			"doctor":        {"", "carry", "content", "control", "enroll", "freeze", "intake", "outbox", "serve", "sitevalues", "state", "trust"},
 			"clustermemory": {"backup", "lease"},
 
-			"":          {"artifact", "assignments", "backup", "carry", "content", "control", "engines", "enroll", "freeze", "health", "intake", "lease", "metrics", "outbox", "probation", "registries", "relay", "retry", "serve", "sitevalues", "state", "trust", "window"},
+			"":          {"artifact", "assignments", "backup", "carry", "content", "control", "engines", "enroll", "freeze", "intake", "lease", "metrics", "outbox", "probation", "registries", "relay", "retry", "serve", "sitevalues", "state", "trust", "window"},
 			"artifact":  {"content", "state"},
 			"backup":    {"assignments", "lease", "state"},
 			"carry":     {"assignments", "content", "retry", "state"},
 			"content":   {"state"},
 			"control":   nil,
 			"enroll":    {"outbox", "state"},
-			"health":    {"control", "metrics", "state"},
 			"intake":    {"content", "state", "trust"},
 			"lease":     {"retry", "state"},
-			"metrics":   {"carry", "content", "intake", "outbox", "relay", "serve", "state", "trust"},
+			"metrics":   {"carry", "content", "control", "intake", "outbox", "relay", "serve", "state", "trust"},
 			"outbox":    {"retry", "state"},
 			"relay":     {"state"},
 			"retry":     nil,
@@ -68,8 +67,6 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"export": {"", "medium"},
 			"medium": {""},
 			"":       nil,
-
-			"mountpoint": {"medium"},
 
 			"registry":       nil,
 			"packagetest":    {""},

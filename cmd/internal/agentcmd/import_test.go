@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/agent/outbox"
-	"github.com/wherry-dev/wherry/airgap/mountpoint"
+	"github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -175,19 +175,19 @@ func TestWhichMediaAreTriedAgain(t *testing.T) {
 	}
 	failed := errors.New("failed")
 	for name, test := range map[string]struct {
-		found mountpoint.Found
+		found medium.Found
 		done  imported
 		err   error
-		want  mountpoint.Outcome
+		want  medium.Outcome
 	}{
-		"taken":                    {mountpoint.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken)), nil, mountpoint.Ended},
-		"partly taken":             {mountpoint.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken), streamOf("b", intake.Refused)), failed, mountpoint.Ended},
-		"refused":                  {mountpoint.Found{Packages: 1}, with(agent.Refused, streamOf("a", intake.Refused)), failed, mountpoint.Ended},
-		"no room for some":         {mountpoint.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken), streamOf("b", intake.NoRoom)), failed, mountpoint.Failed},
-		"pulled out":               {mountpoint.Found{Packages: 1}, with(agent.Broken, streamOf("a", intake.Unfinished)), failed, mountpoint.Failed},
-		"the agent does not run":   {mountpoint.Found{Packages: 1}, imported{name: "site.tar"}, failed, mountpoint.Failed},
-		"acknowledgements":         {mountpoint.Found{Acks: []string{"a"}}, imported{status: status}, nil, mountpoint.Ended},
-		"acknowledgements refused": {mountpoint.Found{Acks: []string{"a"}}, imported{status: status}, failed, mountpoint.Ended},
+		"taken":                    {medium.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken)), nil, medium.Ended},
+		"partly taken":             {medium.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken), streamOf("b", intake.Refused)), failed, medium.Ended},
+		"refused":                  {medium.Found{Packages: 1}, with(agent.Refused, streamOf("a", intake.Refused)), failed, medium.Ended},
+		"no room for some":         {medium.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken), streamOf("b", intake.NoRoom)), failed, medium.Failed},
+		"pulled out":               {medium.Found{Packages: 1}, with(agent.Broken, streamOf("a", intake.Unfinished)), failed, medium.Failed},
+		"the agent does not run":   {medium.Found{Packages: 1}, imported{name: "site.tar"}, failed, medium.Failed},
+		"acknowledgements":         {medium.Found{Acks: []string{"a"}}, imported{status: status}, nil, medium.Ended},
+		"acknowledgements refused": {medium.Found{Acks: []string{"a"}}, imported{status: status}, failed, medium.Ended},
 	} {
 		require.Equal(t, test.want, outcomeOf(test.found, test.done, []error{test.err, nil, nil}), name)
 	}

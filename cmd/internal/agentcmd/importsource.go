@@ -22,7 +22,6 @@ import (
 	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/airgap/medium"
-	"github.com/wherry-dev/wherry/airgap/mountpoint"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
@@ -96,7 +95,7 @@ func (f *importFlags) open(cmd *cobra.Command, args []string) (n named, err erro
 		folder = err == nil && info.IsDir()
 	}
 	if folder {
-		n.acks = mountpoint.Acks(args[0])
+		n.acks = medium.Acks(args[0])
 	}
 	packages, skipped, err := medium.OpenEach(medium.OS{}, nil, args...)
 	if errors.Is(err, archive.ErrDamaged) { // a part may be of another package

@@ -15,14 +15,14 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/intake"
-	"github.com/wherry-dev/wherry/airgap/mountpoint"
+	"github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
 // watchFolder takes in each medium that comes to the mount point, until the command is told to end.
 func (f *importFlags) watchFolder(cmd *cobra.Command, c *config.Config) error {
-	var opts mountpoint.Options
+	var opts medium.WatchOptions
 	if f.reports != "" {
 		if f.reports != filepath.Base(f.reports) || !filepath.IsLocal(f.reports) || strings.HasPrefix(f.reports, ".") && f.reports != "." {
 			return cli.Fail(cli.Usage, fmt.Errorf("--reports %s: expected a file name on the medium", f.reports), "with --watch give a name such as reports.tar, or . for the medium itself")
@@ -36,7 +36,7 @@ func (f *importFlags) watchFolder(cmd *cobra.Command, c *config.Config) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		cmd.PrintErrf("waiting for media at %s\n", dir)
 	}
-	err = mountpoint.Watch(cmd.Context(), dir, opts, func(_ context.Context, found mountpoint.Found) mountpoint.Outcome {
+	err = medium.Watch(cmd.Context(), dir, opts, func(_ context.Context, found medium.Found) medium.Outcome {
 		return f.takeFound(cmd, c, dir, found)
 	})
 	if errors.Is(err, os.ErrNotExist) {
@@ -49,7 +49,7 @@ func (f *importFlags) watchFolder(cmd *cobra.Command, c *config.Config) error {
 }
 
 // takeFound takes in a medium, and prints a line about it.
-func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string, found mountpoint.Found) mountpoint.Outcome {
+func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string, found medium.Found) medium.Outcome {
 	printf := func(format string, args ...any) {
 		cli.Row(cmd.OutOrStdout(), time.Now().UTC().Format(time.RFC3339)+" "+fmt.Sprintf(format, args...))
 	}
@@ -60,29 +60,29 @@ func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string
 	if found.Err != nil && len(found.Acks) == 0 {
 		_ = one.reportResult(cmd, c, imported{}, sourceError(found.Err)) // the line has it, too
 		printf("%s: not taken: %v", dir, found.Err)
-		return mountpoint.Ended
+		return medium.Ended
 	}
 	if found.Packages == 0 && len(found.Acks) == 0 && f.reports == "" {
 		printf("%s: nothing to take: %s", dir, nothing(found))
-		return mountpoint.Ended
+		return medium.Ended
 	}
 	// A watch opens no state: the agent could not begin, or begin again, while it does.
 	if _, err := agent.NewClient(c.StateDir).Status(cmd.Context()); err != nil {
 		printf("%s: not taken yet: %v", dir, controlError(c, err))
-		return mountpoint.Failed
+		return medium.Failed
 	}
 	n := named{acks: found.Acks}
 	if found.Packages > 0 {
 		var err error
 		if n, err = f.open(cmd, []string{dir}); err != nil { // it has gone meanwhile
 			printf("%s: not taken: %v", dir, err)
-			return mountpoint.Failed
+			return medium.Failed
 		}
 		defer n.close()
 	}
 	done, errs := one.takeMedium(cmd, c, n)
 	if cmd.Context().Err() != nil {
-		return mountpoint.Failed
+		return medium.Failed
 	}
 	all := slices.Concat(errs, n.skipped, []error{found.Err})
 	if failed := joined(all...); failed == nil {
@@ -95,7 +95,7 @@ func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string
 }
 
 // nothing says that a medium has no package, and which files were looked at.
-func nothing(found mountpoint.Found) string {
+func nothing(found medium.Found) string {
 	text := "no *.tar or *.tar.001 on it"
 	if len(found.Skipped) > 0 {
 		text = "no package on it"
@@ -104,7 +104,7 @@ func nothing(found mountpoint.Found) string {
 }
 
 // passedOver names the files that look like a package and cannot be used.
-func passedOver(found mountpoint.Found) string {
+func passedOver(found medium.Found) string {
 	var names []string
 	for _, item := range found.Skipped {
 		why := string(item.Kind)
@@ -123,7 +123,7 @@ func passedOver(found mountpoint.Found) string {
 const maxNamedFiles = 8
 
 // line says in one line what came of a medium.
-func line(dir string, found mountpoint.Found, done imported, errs []error) string {
+func line(dir string, found medium.Found, done imported, errs []error) string {
 	s := summarize(done)
 	var parts []string
 	if s.Package != "" {
@@ -151,16 +151,16 @@ func line(dir string, found mountpoint.Found, done imported, errs []error) strin
 }
 
 // outcomeOf says whether a medium is to be tried again: where this machine, or the medium, has failed.
-func outcomeOf(found mountpoint.Found, done imported, errs []error) mountpoint.Outcome {
+func outcomeOf(found medium.Found, done imported, errs []error) medium.Outcome {
 	switch {
 	case found.Packages == 0:
-		return mountpoint.Ended
+		return medium.Ended
 	case done.status == nil, done.result.Verdict == agent.Broken:
-		return mountpoint.Failed
+		return medium.Failed
 	}
 	again := slices.ContainsFunc(done.result.Streams, func(s intake.Stream) bool { return s.Outcome == intake.Unfinished || s.Outcome == intake.NoRoom })
 	if again {
-		return mountpoint.Failed
+		return medium.Failed
 	}
-	return mountpoint.Ended
+	return medium.Ended
 }

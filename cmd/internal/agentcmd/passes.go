@@ -13,7 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/control"
-	"github.com/wherry-dev/wherry/agent/health"
+	"github.com/wherry-dev/wherry/agent/metrics"
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -110,7 +110,7 @@ queues compliance reports. It stops at SIGTERM or Ctrl-C, at any point: the next
 				return err
 			}
 			err = withAgent(cmd, c, func(a *agent.Agent) error { return a.Run(cmd.Context()) })
-			if errors.Is(err, health.ErrListen) {
+			if errors.Is(err, metrics.ErrListen) {
 				return cli.Fail(cli.Failed, err, "another program may have it: name another address with --listen, or none")
 			}
 			if errors.Is(err, serve.ErrListen) {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/wherry-dev/wherry/agent/health"
+	"github.com/wherry-dev/wherry/agent/metrics"
 )
 
 // ready returns a function that tells systemd that the agent answers, or nil if nobody waits for that. See sd_notify(3).
@@ -19,13 +19,13 @@ func ready(environ func(string) string) func() error {
 
 // watchdog returns systemd's watchdog, or nil if the unit has no WatchdogSec. See sd_notify(3) and
 // sd_watchdog_enabled(3).
-func watchdog(environ func(string) string, pid int) *health.Watchdog {
+func watchdog(environ func(string) string, pid int) *metrics.Watchdog {
 	socket := environ("NOTIFY_SOCKET")
 	micros, err := strconv.ParseInt(environ("WATCHDOG_USEC"), 10, 64)
 	if other := environ("WATCHDOG_PID"); socket == "" || err != nil || micros <= 0 || other != "" && other != strconv.Itoa(pid) {
 		return nil
 	}
-	return &health.Watchdog{
+	return &metrics.Watchdog{
 		Every: max(time.Duration(micros)*time.Microsecond/3, time.Millisecond),
 		Tell:  func() error { return notify(socket, "WATCHDOG=1") },
 	}

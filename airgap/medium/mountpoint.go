@@ -1,10 +1,4 @@
-// Package mountpoint waits for media with site packages at a mount point.
-//
-// Begin with Watch. It looks at the folder again and again: a file system that is mounted over a folder is not seen by those
-// who watch the folder below. A medium is handed over once it has come to rest, so that a package that is being copied to it
-// is not read; and once each time it comes, also if it is empty. Nothing is kept open between two looks, so that the medium
-// can be unmounted. A medium that cannot be read, or is pulled out, never ends the watch.
-package mountpoint
+package medium
 
 import (
 	"cmp"
@@ -20,7 +14,6 @@ import (
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
 )
 
@@ -45,7 +38,7 @@ const (
 )
 
 // Options configures Watch. The zero value works.
-type Options struct {
+type WatchOptions struct {
 	// Every is the time between two looks. Zero means DefaultEvery.
 	Every time.Duration
 	// Retry is the time after which a medium that Failed is handed over again; it doubles up to an hour. Zero means
@@ -73,7 +66,7 @@ type Found struct {
 
 // Watch calls take for each medium that comes to rest in dir, until ctx ends. The error is that of a folder that is not there
 // at the beginning; it may come and go later.
-func Watch(ctx context.Context, dir string, opts Options, take func(context.Context, Found) Outcome) error {
+func Watch(ctx context.Context, dir string, opts WatchOptions, take func(context.Context, Found) Outcome) error {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
 		err = &fs.PathError{Op: "watch", Path: dir, Err: errors.New("not a folder")}
@@ -100,11 +93,11 @@ func Watch(ctx context.Context, dir string, opts Options, take func(context.Cont
 // watch is what Watch remembers from look to look.
 type watch struct {
 	dir  string
-	opts Options
+	opts WatchOptions
 	take func(context.Context, Found) Outcome
 
-	seen  state // by the last look
-	still int   // looks since seen has changed
+	seen  seenState // by the last look
+	still int       // looks since seen has changed
 	// handled is what was handed over last, by names alone; empty without a medium.
 	handled string
 
@@ -117,16 +110,16 @@ type watch struct {
 const empty = "empty"
 
 // state is how a folder looks. Both are empty for a folder without files, which is no medium.
-type state struct {
+type seenState struct {
 	names   string // names, sizes and times of the files in it
 	content string // sizes and times of the blobs of an unpacked layout
 }
 
 func (w *watch) look(ctx context.Context) {
-	now := state{names: w.names()}
+	now := seenState{names: w.names()}
 	switch {
 	case now.names == "":
-		w.seen, w.still, w.handled, w.again, w.pause = state{}, 0, "", time.Time{}, 0
+		w.seen, w.still, w.handled, w.again, w.pause = seenState{}, 0, "", time.Time{}, 0
 		return
 	case now.names == w.handled && (w.again.IsZero() || time.Now().Before(w.again)):
 		w.seen, w.still = now, 0
@@ -177,7 +170,7 @@ func (w *watch) list(dir string) string {
 	var b strings.Builder
 	for _, e := range entries {
 		name := e.Name()
-		if w.isOwn(name) || strings.HasPrefix(name, ".") || strings.HasSuffix(name, medium.PartialSuffix) {
+		if w.isOwn(name) || strings.HasPrefix(name, ".") || strings.HasSuffix(name, PartialSuffix) {
 			continue
 		}
 		info, err := e.Info()
@@ -199,7 +192,7 @@ func (w *watch) isOwn(name string) bool {
 
 // open looks at what the folder holds. Short reports whether a package has less bytes than its list of contents says.
 func (w *watch) open() (found Found, short bool) {
-	packages, skipped, err := medium.OpenEach(medium.OS{}, nil, w.dir)
+	packages, skipped, err := OpenEach(OS{}, nil, w.dir)
 	for _, p := range packages {
 		contents := p.Head.Contents()
 		short = short || contents != nil && p.Size() >= 0 && p.Size() < contents.Bytes

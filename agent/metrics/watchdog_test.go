@@ -1,4 +1,4 @@
-package health
+package metrics
 
 import (
 	"context"
@@ -8,15 +8,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/wherry-dev/wherry/agent/metrics"
 )
 
 func TestAnAgentThatIsStuckDoesNotReassureItsWatchdog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		told := 0
-		p := NewPulse(new(metrics.Traffic), 5*time.Minute, time.Now)
+		p := NewPulse(new(Traffic), 5*time.Minute, time.Now)
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &Watchdog{Every: time.Minute, Tell: func() error { told++; return nil }}
 		go p.Feed(ctx, w, slog.New(slog.DiscardHandler))

@@ -1,4 +1,4 @@
-package mountpoint
+package medium
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ type watched struct {
 }
 
 // watching runs f while a folder is watched.
-func watching(t *testing.T, opts Options, f func(*watched)) {
+func watching(t *testing.T, opts WatchOptions, f func(*watched)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{t: t, dir: dir}
@@ -86,7 +86,7 @@ func sitePackage(t *testing.T, release string) []byte {
 }
 
 func TestAMediumIsHandedOverOnceEachTimeItComes(t *testing.T) {
-	watching(t, Options{}, func(w *watched) {
+	watching(t, WatchOptions{}, func(w *watched) {
 		require.Empty(t, w.after(time.Hour))
 		w.write("site.tar", sitePackage(t, "1"))
 		require.Empty(t, w.after(2*time.Second), "it may still be written")
@@ -104,7 +104,7 @@ func TestAMediumIsHandedOverOnceEachTimeItComes(t *testing.T) {
 }
 
 func TestAPackageThatIsBeingCopiedIsLeftAlone(t *testing.T) {
-	watching(t, Options{}, func(w *watched) {
+	watching(t, WatchOptions{}, func(w *watched) {
 		whole := sitePackage(t, "1")
 		for n := range 20 {
 			w.write("site.tar", whole[:100+n])
@@ -121,20 +121,20 @@ func TestAFileThatIsShorterThanItSaysIsWaitedFor(t *testing.T) {
 	made, err := packagetest.Make(t.Context(), nil, func(c *airgap.Contents) { c.Bytes = 1 << 20 })
 	require.NoError(t, err)
 	short := made.Bytes()
-	watching(t, Options{}, func(w *watched) {
+	watching(t, WatchOptions{}, func(w *watched) {
 		w.write("site.tar", short)
 		require.Empty(t, w.after(20*time.Second))
 		w.write("site.tar", append(short, make([]byte, 1<<20)...))
 		require.Equal(t, []string{"1 0"}, w.after(4*time.Second))
 	})
-	watching(t, Options{}, func(w *watched) {
+	watching(t, WatchOptions{}, func(w *watched) {
 		w.write("site.tar", short)
 		require.Equal(t, []string{"1 0"}, w.after(time.Minute), "one that is cut short is refused for the true reason in the end")
 	})
 }
 
 func TestBadMediaAreToldOnceAndNeverEndTheWatch(t *testing.T) {
-	watching(t, Options{}, func(w *watched) {
+	watching(t, WatchOptions{}, func(w *watched) {
 		w.says = Ended
 		w.write("site.tar", []byte("no package at all"))
 		require.Equal(t, []string{"bad site.tar 0"}, w.after(time.Hour))
@@ -159,7 +159,7 @@ func TestBadMediaAreToldOnceAndNeverEndTheWatch(t *testing.T) {
 }
 
 func TestAFailureIsTriedAgainLessAndLessOften(t *testing.T) {
-	watching(t, Options{Every: 10 * time.Second}, func(w *watched) {
+	watching(t, WatchOptions{Every: 10 * time.Second}, func(w *watched) {
 		w.says = Failed
 		w.write("site.tar", sitePackage(t, "1"))
 		require.Len(t, w.after(time.Minute), 1)
@@ -172,7 +172,7 @@ func TestAFailureIsTriedAgainLessAndLessOften(t *testing.T) {
 }
 
 func TestWhatTheCallerWritesIsNoChange(t *testing.T) {
-	watching(t, Options{Own: []string{"reports.tar"}}, func(w *watched) {
+	watching(t, WatchOptions{Own: []string{"reports.tar"}}, func(w *watched) {
 		var reports bytes.Buffer
 		require.NoError(t, airgap.WriteReports(&reports, nil))
 		w.write("reports.tar", reports.Bytes())
@@ -191,7 +191,7 @@ func TestWhatTheCallerWritesIsNoChange(t *testing.T) {
 
 func TestAMediumWithoutAPackageIsHandedOverToo(t *testing.T) {
 	here := false
-	watching(t, Options{Own: []string{"reports.tar"}, Mounted: func(string) bool { return here }}, func(w *watched) {
+	watching(t, WatchOptions{Own: []string{"reports.tar"}, Mounted: func(string) bool { return here }}, func(w *watched) {
 		require.Empty(t, w.after(time.Hour))
 		here = true
 		require.Equal(t, []string{"0 0"}, w.after(time.Hour), "it is empty")
@@ -208,7 +208,7 @@ func TestAMediumWithoutAPackageIsHandedOverToo(t *testing.T) {
 }
 
 func TestAnUnpackedLayoutIsTakenOnceItsBlobsAreWhole(t *testing.T) {
-	watching(t, Options{}, func(w *watched) {
+	watching(t, WatchOptions{}, func(w *watched) {
 		blobs := filepath.Join(w.dir, "blobs", "sha256")
 		require.NoError(t, os.MkdirAll(blobs, 0o700))
 		w.write("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
@@ -223,8 +223,8 @@ func TestAnUnpackedLayoutIsTakenOnceItsBlobsAreWhole(t *testing.T) {
 
 func TestAFolderThatIsMissingIsAnError(t *testing.T) {
 	never := func(context.Context, Found) Outcome { panic("0 is there") }
-	require.ErrorIs(t, Watch(t.Context(), filepath.Join(t.TempDir(), "none"), Options{}, never), os.ErrNotExist)
+	require.ErrorIs(t, Watch(t.Context(), filepath.Join(t.TempDir(), "none"), WatchOptions{}, never), os.ErrNotExist)
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	require.ErrorContains(t, Watch(t.Context(), file, Options{}, never), "not a folder")
+	require.ErrorContains(t, Watch(t.Context(), file, WatchOptions{}, never), "not a folder")
 }

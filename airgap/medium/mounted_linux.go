@@ -1,4 +1,4 @@
-package mountpoint
+package medium
 
 import (
 	"os"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package mountpoint
+package medium
 
 // mounted is not known here.
 func mounted(string) bool { return false }

@@ -1,12 +1,10 @@
-package health
+package metrics
 
 import (
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/wherry-dev/wherry/agent/metrics"
 )
 
 func TestVitalsTellWhatIsStuckFromWhatTakesLong(t *testing.T) {
@@ -31,7 +29,7 @@ func TestVitalsTellWhatIsStuckFromWhatTakesLong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := tc.pulse
-			p.traffic, p.patience, p.now = new(metrics.Traffic), patience, func() time.Time { return after(tc.at) }
+			p.traffic, p.patience, p.now = new(Traffic), patience, func() time.Time { return after(tc.at) }
 			p.traffic.Registry.Bytes.Add(tc.received)
 			require.Equal(t, tc.want, p.Stuck())
 		})

@@ -1,4 +1,4 @@
-package health
+package metrics
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/control"
-	"github.com/wherry-dev/wherry/agent/metrics"
 	"github.com/wherry-dev/wherry/agent/state"
 )
 
@@ -63,7 +62,7 @@ func (s *Server) Close() error {
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // Serve answers until ctx ends. Look returns what metrics show; it is called by one goroutine at a time.
-func (s *Server) Serve(ctx context.Context, look func() (metrics.Snapshot, error), log *slog.Logger) {
+func (s *Server) Serve(ctx context.Context, look func() (Snapshot, error), log *slog.Logger) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
@@ -103,7 +102,7 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	answer(w, problem)
 }
 
-func (s *Server) metrics(w http.ResponseWriter, look func() (metrics.Snapshot, error)) {
+func (s *Server) metrics(w http.ResponseWriter, look func() (Snapshot, error)) {
 	s.scrape.Lock()
 	defer s.scrape.Unlock()
 	seen, err := look()
@@ -111,7 +110,7 @@ func (s *Server) metrics(w http.ResponseWriter, look func() (metrics.Snapshot, e
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", metrics.ContentType)
+	w.Header().Set("Content-Type", ContentType)
 	_, _ = w.Write(seen.Page())
 }
 

@@ -1,15 +1,9 @@
-// Package health shows whether a running agent gets on: to the process that started it, to a watchdog, and to Prometheus.
-//
-// Begin with NewPulse, call Enter with each step and Live with each sign of life. A Server shows the pulse at /healthz and
-// /readyz, and metrics at /metrics; Feed tells a Watchdog. Nothing here changes anything, or asks a registry or a cluster.
-package health
+package metrics
 
 import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/wherry-dev/wherry/agent/metrics"
 
 	"github.com/wherry-dev/wherry/bundle/duration"
 )
@@ -21,7 +15,7 @@ const leastPatience = 15 * time.Minute
 // Pulse has the signs of life of a running agent: that a step or a call of an engine has begun or ended, and that something
 // was received. Its methods may be called by several goroutines.
 type Pulse struct {
-	traffic *metrics.Traffic
+	traffic *Traffic
 	// patience is how long a pass may show no sign of life.
 	patience time.Duration
 	now      func() time.Time // the process's clock, which nobody sets back
@@ -36,7 +30,7 @@ type Pulse struct {
 
 // NewPulse returns the pulse of an agent that counts traffic. An engine has deadline to answer; three of them are an
 // engine that does not. The clock now is one that nobody sets back, such as time.Now.
-func NewPulse(traffic *metrics.Traffic, deadline time.Duration, now func() time.Time) *Pulse {
+func NewPulse(traffic *Traffic, deadline time.Duration, now func() time.Time) *Pulse {
 	return &Pulse{traffic: traffic, patience: max(3*deadline, leastPatience), now: now}
 }
 
