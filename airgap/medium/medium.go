@@ -2,7 +2,8 @@
 //
 // Begin with Open for a package that a person names: a file, a folder, parts, or standard input. Create writes a file, or
 // its parts, which appear under their names only once they are whole and on disk. A medium that is read is never written
-// to. The file system is behind an interface, because those of media differ: OS is the operating system's.
+// to. The file system is behind an interface, because those of media differ: OS is the operating system's. Watch waits for
+// media at a mount point.
 package medium
 
 import (
