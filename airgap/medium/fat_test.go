@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/airgap/medium"
-	"github.com/wherry-dev/wherry/airgap/medium/fattest"
 )
 
 // noise does not repeat itself.
@@ -29,8 +28,8 @@ func noise(n int) string {
 }
 
 // write writes data to the stick, in parts of split bytes.
-func write(s *fattest.Stick, name string, split int64, data []byte) error {
-	o, err := medium.Create(s, fattest.Path(name), split)
+func write(s *medium.Stick, name string, split int64, data []byte) error {
+	o, err := medium.Create(s, medium.Path(name), split)
 	if err != nil {
 		return err
 	}
@@ -42,31 +41,31 @@ func write(s *fattest.Stick, name string, split int64, data []byte) error {
 
 func TestAPackageTravelsOnFAT(t *testing.T) {
 	data := sitePackage(t, noise(40_000))
-	s := fattest.New()
+	s := medium.NewStick()
 	s.Limit = 10_000 // stands for 4 GiB − 1
 	s.Now = func() time.Time { return time.Date(2026, 3, 1, 12, 0, 1, 999, time.UTC) }
 	require.ErrorIs(t, write(s, "site.tar", 0, data), medium.ErrFileTooLarge)
-	require.NoError(t, medium.RemovePartial(s, fattest.Path("site.tar")))
+	require.NoError(t, medium.RemovePartial(s, medium.Path("site.tar")))
 	require.Empty(t, s.Names())
-	require.EqualValues(t, 10_000, s.Space(fattest.Dir).MaxFile)
+	require.EqualValues(t, 10_000, s.Space(medium.Dir).MaxFile)
 
 	require.NoError(t, write(s, "Site.tar", 10_000, data))
 	names := []string{"Site.tar.001", "Site.tar.002", "Site.tar.003", "Site.tar.004", "Site.tar.005", "Site.tar.parts.json", "Site.tar.sha256"}
 	require.Equal(t, names, s.Names())
 	s.Lose()
 	require.Equal(t, names, s.Names(), "all is on the stick once it is done")
-	info, err := s.Stat(fattest.Path("SITE.TAR.001"))
+	info, err := s.Stat(medium.Path("SITE.TAR.001"))
 	require.NoError(t, err)
 	require.Zero(t, info.ModTime().Nanosecond())
 	require.Zero(t, info.ModTime().Second()%2)
 
 	s.ReadOnly, s.Upper = true, true
 	for _, named := range [][]string{
-		{fattest.Dir},
-		{fattest.Path("SITE.TAR.003")},
-		{fattest.Path("site.TAR.005"), fattest.Path("SITE.TAR.001"), fattest.Path("Site.tar.003"), fattest.Path("site.tar.002"), fattest.Path("site.tar.004")},
-		{fattest.Path("SITE.TAR.PARTS.JSON")},
-		{fattest.Path("site.tar")},
+		{medium.Dir},
+		{medium.Path("SITE.TAR.003")},
+		{medium.Path("site.TAR.005"), medium.Path("SITE.TAR.001"), medium.Path("Site.tar.003"), medium.Path("site.tar.002"), medium.Path("site.tar.004")},
+		{medium.Path("SITE.TAR.PARTS.JSON")},
+		{medium.Path("site.tar")},
 	} {
 		source, err := medium.Open(s, nil, named...)
 		require.NoError(t, err, named)
@@ -77,11 +76,11 @@ func TestAPackageTravelsOnFAT(t *testing.T) {
 }
 
 func TestNamesThatDifferInCaseAreOneFileOnFAT(t *testing.T) {
-	s := fattest.New()
+	s := medium.NewStick()
 	require.NoError(t, write(s, "SITE.TAR", 0, sitePackage(t, "old")))
 	require.NoError(t, write(s, "site.tar", 0, sitePackage(t, "new")))
 	require.Len(t, s.Names(), 1)
-	source, err := medium.Open(s, nil, fattest.Dir)
+	source, err := medium.Open(s, nil, medium.Dir)
 	require.NoError(t, err)
 	require.Contains(t, read(t, source), "new")
 	require.Error(t, write(s, "site?.tar", 0, nil))
@@ -94,7 +93,7 @@ func TestAStickThatIsPulledOutHasNothingHalf(t *testing.T) {
 	for _, split := range []int64{0, 4_000} {
 		through := false
 		for at := 0; !through; at++ {
-			s := fattest.New()
+			s := medium.NewStick()
 			require.NoError(t, write(s, "site.tar", split, before))
 			operations := 0
 			s.Before = func(string, string) error {
@@ -107,7 +106,7 @@ func TestAStickThatIsPulledOutHasNothingHalf(t *testing.T) {
 			through = err == nil
 			s.Before = nil
 			s.Lose()
-			source, openErr := medium.Open(s, nil, fattest.Path("site.tar"))
+			source, openErr := medium.Open(s, nil, medium.Path("site.tar"))
 			if openErr == nil {
 				if source.Damaged(t.Context()) == nil {
 					texts := strings.Join(read(t, source), " ")
@@ -119,10 +118,10 @@ func TestAStickThatIsPulledOutHasNothingHalf(t *testing.T) {
 			}
 			if !through {
 				require.ErrorIs(t, err, syscall.EIO)
-				require.NoError(t, medium.RemovePartial(s, fattest.Path("site.tar")))
+				require.NoError(t, medium.RemovePartial(s, medium.Path("site.tar")))
 				require.NoError(t, write(s, "site.tar", split, after))
 			}
-			source, err = medium.Open(s, nil, fattest.Path("site.tar"))
+			source, err = medium.Open(s, nil, medium.Path("site.tar"))
 			require.NoError(t, err)
 			require.NoError(t, source.Damaged(t.Context()))
 			require.Contains(t, read(t, source), "new"+noise(9_000))
@@ -133,7 +132,7 @@ func TestAStickThatIsPulledOutHasNothingHalf(t *testing.T) {
 }
 
 func TestAFullStickSaysSo(t *testing.T) {
-	s := fattest.New()
+	s := medium.NewStick()
 	s.Room = 12_000
 	err := write(s, "site.tar", 0, sitePackage(t, noise(20_000)))
 	require.ErrorIs(t, err, syscall.ENOSPC)
@@ -145,7 +144,7 @@ func TestAFullStickSaysSo(t *testing.T) {
 
 // A stick that is pulled out while it is read fails with the error of the stick, wherever that is.
 func TestAStickThatIsPulledOutWhileItIsRead(t *testing.T) {
-	s := fattest.New()
+	s := medium.NewStick()
 	require.NoError(t, write(s, "site.tar", 4_000, sitePackage(t, noise(20_000))))
 	through := false
 	for at := 0; !through; at++ {
@@ -163,8 +162,8 @@ func TestAStickThatIsPulledOutWhileItIsRead(t *testing.T) {
 	}
 }
 
-func readAll(s *fattest.Stick) error {
-	source, err := medium.Open(s, nil, fattest.Dir)
+func readAll(s *medium.Stick) error {
+	source, err := medium.Open(s, nil, medium.Dir)
 	if err != nil {
 		return err
 	}

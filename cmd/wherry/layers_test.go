@@ -68,9 +68,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"medium": {""},
 			"":       nil,
 
-			"registry":       nil,
-			"packagetest":    {""},
-			"medium/fattest": {"medium"},
+			"registry":    nil,
+			"packagetest": {""},
 		},
 		"cmd": {
 			"wherry": {

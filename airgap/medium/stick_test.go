@@ -1,9 +1,4 @@
-// Package fattest is a file system in memory that behaves as a stick with FAT32 does, for tests of media.
-//
-// Begin with New. It folds case, rounds times to two seconds, refuses files beyond a size, names that FAT does not hold and
-// links, and knows no permissions. It can be full, read-only, or pulled out at any operation. Sizes may be simulated: Limit
-// stands for 4 GiB − 1.
-package fattest
+package medium
 
 import (
 	"bytes"
@@ -17,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
 )
 
@@ -49,10 +43,10 @@ type node struct {
 	saved []byte // what has been synced
 }
 
-var _ medium.FS = (*Stick)(nil)
+var _ FS = (*Stick)(nil)
 
 // New returns an empty stick.
-func New() *Stick { return &Stick{files: map[string]*node{}} }
+func NewStick() *Stick { return &Stick{files: map[string]*node{}} }
 
 // Path returns the path of a file on the stick.
 func Path(name string) string { return filepath.Join(Dir, name) }
@@ -122,7 +116,7 @@ func (s *Stick) now() time.Time {
 func (s *Stick) Open(path string) (archive.File, error) { return s.open(path, false) }
 
 // open opens a file that exists.
-func (s *Stick) open(path string, changes bool) (medium.File, error) {
+func (s *Stick) open(path string, changes bool) (File, error) {
 	if err := s.before("open", path, changes); err != nil {
 		return nil, err
 	}
@@ -136,7 +130,7 @@ func (s *Stick) open(path string, changes bool) (medium.File, error) {
 }
 
 // Create opens a file that does not exist, in whatever case.
-func (s *Stick) Create(path string) (medium.File, error) {
+func (s *Stick) Create(path string) (File, error) {
 	if err := s.before("create", path, true); err != nil {
 		return nil, err
 	}
@@ -155,7 +149,7 @@ func (s *Stick) Create(path string) (medium.File, error) {
 }
 
 // Reopen opens a file for reading and writing.
-func (s *Stick) Reopen(path string) (medium.File, error) { return s.open(path, true) }
+func (s *Stick) Reopen(path string) (File, error) { return s.open(path, true) }
 
 // Rename replaces a file of the new name.
 func (s *Stick) Rename(from, to string) error {
@@ -196,10 +190,10 @@ func (s *Stick) Remove(path string) error {
 func (s *Stick) SyncDir(dir string) error { return s.before("sync", dir, true) }
 
 // Space returns the room that is left.
-func (s *Stick) Space(string) medium.Space {
+func (s *Stick) Space(string) Space {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	space := medium.Space{MaxFile: s.limit()}
+	space := Space{MaxFile: s.limit()}
 	if s.Room > 0 {
 		space.Free, space.Known = s.Room-s.used(), true
 	}
@@ -210,7 +204,7 @@ func (s *Stick) limit() int64 {
 	if s.Limit > 0 {
 		return s.Limit
 	}
-	return medium.FAT32
+	return FAT32
 }
 
 func (s *Stick) used() (sum int64) {
