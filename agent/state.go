@@ -21,7 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/private"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -64,14 +64,14 @@ func newState(db *state.DB) *State {
 var buckets = []string{state.Orders, content.BucketTrees, artifact.Bucket, assignments.Bucket, assignments.LedgerBucket}
 
 // OpenState opens the state in dir and makes it, with a new report key, where there is none. It takes the rights of
-// other users on the folder; see private.Keep. Its error
+// other users on the folder; see diskfile.KeepPrivate. Its error
 // wraps state.ErrBusy, state.ErrDamaged, state.ErrNewer or a *fs.PathError. The caller closes the State.
 func OpenState(dir string, now func() time.Time) (*State, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
 	// What cannot be changed here, as in another user's folder, is no reason to stand still.
-	if err := private.Keep(dir, state.File, state.StoreDir, content.ContentsDir, control.SocketFile); err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS) {
+	if err := diskfile.KeepPrivate(dir, state.File, state.StoreDir, content.ContentsDir, control.SocketFile); err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS) {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
 	db, err := state.Open(dir, buckets...)

@@ -12,8 +12,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 )
 
 // ErrFormat is wrapped by errors about files that hold no OCI layout in a tar, or not the wanted kind.
@@ -26,7 +26,7 @@ type file struct {
 }
 
 func openFile(path string) (*file, error) {
-	f, err := regularfile.Open(path)
+	f, err := diskfile.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -188,7 +189,7 @@ func restore(ctx context.Context, dir string, from io.Reader, o RestoreOptions) 
 			return done, err
 		}
 	}
-	return done, syncFolder(dir)
+	return done, diskfile.SyncDir(dir)
 }
 
 // release brings the database in a folder into its one file. The error wraps ErrInUse.
@@ -381,12 +382,4 @@ func (h *Hub) checkRestored(ctx context.Context, done *Restored) error {
 		}
 		return nil
 	})
-}
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -34,8 +34,8 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/bundle/private"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
@@ -163,7 +163,7 @@ func (o Options) keepPrivate(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	err := private.Keep(dir, append(sqlite.Files(DatabaseFile), KeyFile, PublicKeyFile, access.AdminTokenFile)...)
+	err := diskfile.KeepPrivate(dir, append(sqlite.Files(DatabaseFile), KeyFile, PublicKeyFile, access.AdminTokenFile)...)
 	if errors.Is(err, fs.ErrPermission) {
 		o.Log.Warn("other users of this machine may have rights on the hub's folder, which is not this user's to change", "folder", dir, "err", err)
 		return nil
@@ -266,7 +266,7 @@ func (h *Hub) FirstAccess(ctx context.Context) (access.Token, error) {
 		if h.admin != "" {
 			return fs.ErrExist // it is not the hub's to write
 		}
-		return writeFile(path, data, 0o600, os.Link)
+		return diskfile.Create(path, 0o600, data)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -53,7 +54,7 @@ func (o Options) loadKey(dir string, exists bool) (ed25519.PrivateKey, error) {
 	if have, err := os.ReadFile(pub); err == nil && string(have) == string(public) {
 		return key, nil
 	}
-	return key, writeFile(pub, public, 0o600, os.Rename)
+	return key, diskfile.Replace(pub, 0o600, public)
 }
 
 // NewKey returns a new key of a hub, as PKCS #8 in PEM.
@@ -73,7 +74,7 @@ func makeKey(path string) error {
 	if err != nil {
 		return err
 	}
-	err = writeFile(path, key, 0o600, os.Link)
+	err = diskfile.Create(path, 0o600, key)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -98,30 +99,6 @@ func readKey(path string) (ed25519.PrivateKey, error) {
 		return nil, fmt.Errorf("%s: %w: it holds a %T, not an Ed25519 key", path, store.ErrCorrupt, parsed)
 	}
 	return key, nil
-}
-
-// writeFile puts data under path by way of a synced temporary file beside it, so that a crash leaves
-// either nothing or all of it.
-func writeFile(path string, data []byte, mode fs.FileMode, place func(from, to string) error) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // gone already where place was a rename
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	if err := place(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // ParseReportKey reads the public half of an agent's report key in PEM. The error wraps store.ErrInvalid.

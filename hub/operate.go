@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/upkeep"
 	"github.com/wherry-dev/wherry/hub/upstream"
@@ -61,7 +62,7 @@ func (m memoryFile) Load() ([]byte, error) {
 	return data, err
 }
 
-func (m memoryFile) Save(data []byte) error { return writeFile(string(m), data, 0o600, os.Rename) }
+func (m memoryFile) Save(data []byte) error { return diskfile.Replace(string(m), 0o600, data) }
 
 // Envelopes calls each with the stored envelopes that came after a position, in the order of arrival.
 func (h *Hub) Envelopes(ctx context.Context, after store.Position, each func(store.StoredEnvelope) error) error {

@@ -15,7 +15,7 @@ import (
 	"oras.land/oras-go/v2/content"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/scratch"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 )
 
@@ -32,7 +32,7 @@ type Tree struct {
 	files  map[string][]bundle.File // by top-level folder, with their paths below it; nil if root has them
 	atRoot map[string][]byte        // in no folder
 	root   *os.Root                 // nil if files has them
-	folder *scratch.Folder          // of root
+	folder *diskfile.Scratch        // of root
 }
 
 // Tree fetches the tree of a release and checks all of it. The error is a *bundle.Refusal if it differs from the signed content.
@@ -81,7 +81,7 @@ func ReadLayer(layer io.Reader, want bundle.Content) (*Tree, error) {
 		u.Take = t.take
 	} else {
 		var err error
-		if t.folder, err = scratch.New(); err != nil {
+		if t.folder, err = diskfile.NewScratch(); err != nil {
 			return nil, err
 		}
 		if t.root, err = os.OpenRoot(t.folder.Path); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // maxTokenBytes bounds a file with a token.
@@ -75,7 +75,7 @@ func (c *Config) readEnrollToken(log *slog.Logger) (string, error) {
 	if c.Reports.EnrollToken == "" {
 		return "", nil
 	}
-	f, err := regularfile.Open(c.Reports.EnrollToken)
+	f, err := diskfile.Open(c.Reports.EnrollToken)
 	if errors.Is(err, os.ErrNotExist) {
 		log.Info("there is no token to enroll with", "file", c.Reports.EnrollToken)
 		return "", nil

@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/similar"
 )
 
@@ -31,7 +31,7 @@ type fileValue struct {
 // readConfigFile reads a YAML mapping. Fields that are no setting are errors, with their line.
 func readConfigFile(path string, known []Setting) (configFile, error) {
 	f := configFile{path: path, values: map[string]fileValue{}}
-	r, err := regularfile.Open(path)
+	r, err := diskfile.Open(path)
 	if err != nil {
 		return f, fmt.Errorf("configuration: %w", err)
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 func readKeys(paths []string) (bundle.Keys, error) {
@@ -26,7 +26,7 @@ const maxKeyBytes = 64 << 10
 
 // readKey does not repeat the file's content in its error: it might be the private half.
 func readKey(path string) (bundle.Keys, error) {
-	data, err := regularfile.Read(path, maxKeyBytes)
+	data, err := diskfile.Read(path, maxKeyBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // The store has a release's tree in one of two forms: the full layer, or the uncompressed tar, under its own
@@ -114,7 +115,7 @@ func (c *Store) keepMade(file string, d digest.Digest) error {
 	if err := os.Rename(file, c.blob(d)); err != nil {
 		return err
 	}
-	return state.SyncDir(filepath.Dir(c.blob(d)))
+	return diskfile.SyncDir(filepath.Dir(c.blob(d)))
 }
 
 // Has reports whether the tree of r is in the layout, going by its size.

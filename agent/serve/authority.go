@@ -20,7 +20,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // CAFile is the file in the state folder with the endpoint's own CA: its certificate and its key, in PEM.
@@ -210,31 +210,13 @@ func (r root) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, CAFile+".*") // for its owner alone
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(encode(pemCert, r.cert.Raw), encode(pemKey, der)...))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, CAFile))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return diskfile.Replace(filepath.Join(dir, CAFile), 0o600, append(encode(pemCert, r.cert.Raw), encode(pemKey, der)...))
 }
 
 // readAuthority reads the CA in a state folder. The error wraps fs.ErrNotExist where there is none.
 func readAuthority(dir string) (root, error) {
 	path := filepath.Join(dir, CAFile)
-	f, err := regularfile.Open(path)
+	f, err := diskfile.Open(path)
 	if err != nil {
 		return root{}, err
 	}

@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	shared "github.com/wherry-dev/wherry/bundle/sitevalues"
 )
 
@@ -71,7 +71,7 @@ func (f File) String() string { return f.Path }
 
 // Read reads a regular file. It does not block on a pipe.
 func (f File) Read(context.Context) (Own, error) {
-	data, err := regularfile.Read(f.Path, MaxFileBytes)
+	data, err := diskfile.Read(f.Path, MaxFileBytes)
 	if errors.Is(err, fs.ErrNotExist) && !f.Named {
 		return Own{}, nil
 	}

@@ -3,9 +3,10 @@ package state
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // Schema is the number of the state file's format, which the file has in its meta bucket. From the first release on, additions
@@ -69,7 +70,7 @@ func (d *DB) Init(read, first func(*bbolt.Tx) error) error {
 			return err
 		}
 		// The file's name has to be on the disk as well.
-		return errors.Join(SyncDir(d.dir), Save(tx, Meta, KeySchema, Schema), first(tx))
+		return errors.Join(diskfile.SyncDir(d.dir), Save(tx, Meta, KeySchema, Schema), first(tx))
 	})
 }
 
@@ -91,13 +92,4 @@ func (d *DB) makeBuckets(tx *bbolt.Tx) error {
 		}
 	}
 	return nil
-}
-
-// SyncDir has the names in a folder on the disk.
-func SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

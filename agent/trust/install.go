@@ -11,7 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // Change is the result of Install: the documents in force before and after it, nil for none.
@@ -88,7 +88,7 @@ func same(installed, d bundle.TrustDocument) error {
 // ReadFile returns the envelopes in the file at path: that of one version, or all versions of a file of
 // airgap/export. It does not verify them. The error wraps airgap.ErrFormat if the file is neither.
 func ReadFile(ctx context.Context, path string) ([][]byte, error) {
-	f, err := regularfile.Open(path)
+	f, err := diskfile.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,8 @@ import (
 	"slices"
 
 	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 )
 
 // Stdin is the name that stands for standard input.
@@ -48,7 +48,7 @@ func Open(fsys archive.FS, stdin io.Reader, names ...string) (*Source, error) {
 
 // notRegular says how a pipe or a device can be read.
 func notRegular(err error) error {
-	if errors.Is(err, regularfile.ErrNotRegular) {
+	if errors.Is(err, diskfile.ErrNotRegular) {
 		return fmt.Errorf("%w (to read it once from front to back, name - and pass it as standard input)", err)
 	}
 	return err

@@ -14,8 +14,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 )
 
 // ErrFileTooLarge means that the file system does not hold a file of this size: write it in parts.
@@ -387,7 +387,7 @@ func (o *Output) previous() (all []string) {
 		return all
 	}
 	defer f.Close()
-	data, err := regularfile.ReadAll(o.path, f, archive.MaxPartsBytes)
+	data, err := diskfile.ReadAll(o.path, f, archive.MaxPartsBytes)
 	if err != nil {
 		return all
 	}

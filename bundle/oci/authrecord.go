@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // authRecordName is wherry's own file beside docker's config.json.
@@ -31,7 +31,7 @@ func readAuthRecord(file string) (r authRecord, err error) {
 	if file == "" {
 		return r, nil
 	}
-	data, err := regularfile.Read(file, maxSettingBytes)
+	data, err := diskfile.Read(file, maxSettingBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}
@@ -69,16 +69,5 @@ func recordAuthHost(file, registry, host string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(file), "."+authRecordName+"-") // of mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(append(data, '\n'))
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(temp.Name())
-	}
-	return err
+	return diskfile.Replace(file, 0o600, append(data, '\n'))
 }

@@ -13,7 +13,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
 
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // maxSettingBytes bounds a file of credentials or of certificates.
@@ -27,7 +27,7 @@ const olderFile = ".dockercfg"
 // hold one or the other. If no entry has the registry's name, an entry with "*" for a part of the name matches, such as
 // *.example.com. The file is read at each login, so that it may be replaced while the program runs.
 func Credentials(file string) (auth.CredentialFunc, error) {
-	data, err := regularfile.Read(file, maxSettingBytes)
+	data, err := diskfile.Read(file, maxSettingBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -56,9 +56,9 @@ func docker(open func() (*credentials.DynamicStore, error)) auth.CredentialFunc 
 
 // fromPullSecret looks for credentials that Kubernetes would find in a pull secret and docker would not.
 func fromPullSecret(ctx context.Context, file, host string) (auth.Credential, error) {
-	data, err := regularfile.Read(file, maxSettingBytes)
+	data, err := diskfile.Read(file, maxSettingBytes)
 	if errors.Is(err, fs.ErrNotExist) { // a pull secret of the older type is mounted under its own name
-		data, err = regularfile.Read(filepath.Join(filepath.Dir(file), olderFile), maxSettingBytes)
+		data, err = diskfile.Read(filepath.Join(filepath.Dir(file), olderFile), maxSettingBytes)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return auth.EmptyCredential, nil

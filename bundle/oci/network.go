@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // Network configures the connections to registries. The zero value uses the environment's proxy, the system's
@@ -160,7 +160,7 @@ func readAuthorities(files ...string) (*x509.CertPool, error) {
 		pool = x509.NewCertPool()
 	}
 	for _, file := range files {
-		data, err := regularfile.Read(file, maxSettingBytes)
+		data, err := diskfile.Read(file, maxSettingBytes)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
@@ -90,7 +91,7 @@ func (o *codeownersOptions) run(cmd *cobra.Command, args []string) error {
 	if err := codeowners.Replaceable(o.out); err != nil {
 		return cli.Fail(cli.Usage, err, "choose another file, or remove it: lines that people wrote would be lost")
 	}
-	err = cli.WriteFile(o.out, func(w io.Writer) error {
+	err = diskfile.ReplaceBy(o.out, 0o644, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})

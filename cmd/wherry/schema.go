@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/scheduler/kindschema"
@@ -110,7 +110,7 @@ func writeSchemas(cmd *cobra.Command, dir string) error {
 	}
 	all := kindschema.All()
 	for _, s := range all {
-		if err := cli.WriteFile(filepath.Join(dir, s.File), func(w io.Writer) error {
+		if err := diskfile.ReplaceBy(filepath.Join(dir, s.File), 0o644, func(w io.Writer) error {
 			_, err := w.Write(s.Text)
 			return err
 		}); err != nil {
@@ -128,7 +128,7 @@ func addModelines(cmd *cobra.Command, dir string, paths []string) error {
 		if ext := filepath.Ext(path); ext != ".yaml" && ext != ".yml" {
 			return cli.Fail(cli.Usage, fmt.Errorf("%s is not a YAML file", path), "give files that end in .yaml or .yml")
 		}
-		data, err := regularfile.Read(path, maxModelineBytes)
+		data, err := diskfile.Read(path, maxModelineBytes)
 		if err != nil {
 			return cli.Fail(cli.Usage, err, "")
 		}
@@ -156,7 +156,7 @@ func addModelines(cmd *cobra.Command, dir string, paths []string) error {
 		if err != nil {
 			return err
 		}
-		if err := cli.WriteFile(real, func(w io.Writer) error { _, err := w.Write(data); return err }); err != nil {
+		if err := diskfile.Replace(real, 0o644, data); err != nil {
 			return err
 		}
 		if err := os.Chmod(real, info.Mode().Perm()); err != nil {

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -105,7 +105,7 @@ func (t Tokens) First(ctx context.Context, file string, place func(path string, 
 	err = place(file, []byte(secret.Reveal()+"\n"))
 	if errors.Is(err, fs.ErrExist) {
 		var data []byte
-		if data, err = regularfile.Read(file, maxTokenFile); err == nil {
+		if data, err = diskfile.Read(file, maxTokenFile); err == nil {
 			secret, err = ParseToken(string(data))
 		}
 	}
@@ -127,7 +127,7 @@ func (t Tokens) First(ctx context.Context, file string, place func(path string, 
 // ReadFile returns the token that a file holds, as the store keeps it. The error wraps fs.ErrNotExist, ErrToken or
 // store.ErrUnknownAccess.
 func (t Tokens) ReadFile(ctx context.Context, file string) (store.AccessToken, error) {
-	data, err := regularfile.Read(file, maxTokenFile)
+	data, err := diskfile.Read(file, maxTokenFile)
 	if err != nil {
 		return store.AccessToken{}, err
 	}

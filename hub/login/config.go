@@ -12,10 +12,10 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -73,7 +73,7 @@ const (
 
 // Read reads the configuration in a YAML file. An error names the file, and the field that is wrong.
 func Read(file string) (*Config, error) {
-	data, err := regularfile.Read(file, maxConfig)
+	data, err := diskfile.Read(file, maxConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (c *Config) secret() (string, error) {
 	if c.ClientSecretFile == "" {
 		return "", nil
 	}
-	data, err := regularfile.Read(c.ClientSecretFile, maxSecret)
+	data, err := diskfile.Read(c.ClientSecretFile, maxSecret)
 	if err != nil {
 		return "", err
 	}

@@ -16,8 +16,8 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
-	"github.com/wherry-dev/wherry/bundle/scratch"
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/program"
@@ -82,7 +82,7 @@ type Proposal struct {
 // Run has all of c's commands look at proposals, so that a person sees what each of them has to say. The error is an
 // *Error where one of them refuses; late is its Late.
 func (c Commands) Run(ctx context.Context, proposals []Proposal, late bool) error {
-	folder, err := scratch.New()
+	folder, err := diskfile.NewScratch()
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/bundle/scratch"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/state"
@@ -149,8 +149,8 @@ func (s *baseSearch) take(v *bundle.Verified) {
 type maker struct {
 	bases   []*bundle.Verified
 	next    bundle.Content
-	tar     []byte          // of next, where a base is small
-	folder  *scratch.Folder // of files, where a base is not
+	tar     []byte            // of next, where a base is small
+	folder  *diskfile.Scratch // of files, where a base is not
 	command []string
 	atOnce  int
 	fetch   func(ctx context.Context, base *bundle.Verified, to io.Writer) error
@@ -176,7 +176,7 @@ func newMaker(repo oci.Target, next *bundle.Packed, bases []*bundle.Verified, ca
 		return m, nil
 	}
 	var err error
-	if m.folder, err = scratch.New(); err == nil {
+	if m.folder, err = diskfile.NewScratch(); err == nil {
 		err = os.WriteFile(m.path("next"), next.Gzip, 0o600)
 	}
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
-	"github.com/wherry-dev/wherry/bundle/scratch"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/program"
 )
@@ -110,7 +110,7 @@ type Git struct {
 	// Heads are the commits of the remote repository's branches, by name, as [Init] found them.
 	Heads map[string]string
 
-	folder  *scratch.Folder
+	folder  *diskfile.Scratch
 	dir     string // its path
 	env     []string
 	timeout time.Duration
@@ -122,7 +122,7 @@ func Init(ctx context.Context, r Remote, timeout time.Duration) (*Git, error) {
 	if _, err := exec.LookPath("git"); err != nil {
 		return nil, ErrNoGit
 	}
-	folder, err := scratch.New()
+	folder, err := diskfile.NewScratch()
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
-	"github.com/wherry-dev/wherry/bundle/scratch"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/publisher/egress"
 )
 
@@ -37,8 +37,8 @@ type Reader struct {
 	timeout time.Duration // for one repository
 	mirrors Mirrors
 	access  *egress.Access
-	clone   *Clone          // may be nil
-	temp    *scratch.Folder // nil until it is needed
+	clone   *Clone            // may be nil
+	temp    *diskfile.Scratch // nil until it is needed
 	trees   map[Ref]Tree
 }
 
@@ -112,7 +112,7 @@ func (g *Reader) open(ctx context.Context, ref Ref) (storer.EncodedObjectStorer,
 
 func (g *Reader) newStore() (*filesystem.Storage, error) {
 	if g.temp == nil {
-		temp, err := scratch.New()
+		temp, err := diskfile.NewScratch()
 		if err != nil {
 			return nil, err
 		}

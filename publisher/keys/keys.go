@@ -20,6 +20,8 @@ import (
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/sigstore/sigstore/pkg/signature"
 	"github.com/sigstore/sigstore/pkg/signature/options"
+
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // ErrPassword is wrapped by Load's error when the password does not open the key.
@@ -134,9 +136,5 @@ func createFile(name string, data []byte, mode fs.FileMode) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(name))
 	}
-	dir, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return diskfile.SyncDir(filepath.Dir(name))
 }

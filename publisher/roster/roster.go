@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -95,7 +95,7 @@ func Add(ctx context.Context, file string, r bundle.EnrollmentRequest, now time.
 	if err != nil {
 		return Change{}, err
 	}
-	before, err := regularfile.Read(file, maxBytes)
+	before, err := diskfile.Read(file, maxBytes)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Change{}, err
 	}
@@ -137,7 +137,7 @@ func marshal(r bundle.EnrollmentRequest, now time.Time) ([]byte, error) {
 
 // replaceKey changes the one line of a key that differs, and nothing else of the file.
 func replaceKey(file string, c scheduler.Cluster, r bundle.EnrollmentRequest) (Change, error) {
-	data, err := regularfile.Read(file, maxBytes)
+	data, err := diskfile.Read(file, maxBytes)
 	if err != nil {
 		return Change{}, err
 	}

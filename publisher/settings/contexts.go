@@ -13,8 +13,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/bundle/similar"
 )
@@ -93,7 +93,7 @@ func ContextsFile() (string, error) {
 
 // ReadContexts reads a file of contexts. Without the file there are none.
 func ReadContexts(file string) (*Contexts, error) {
-	data, err := regularfile.Read(file, maxContextsBytes)
+	data, err := diskfile.Read(file, maxContextsBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Contexts{Contexts: []Context{}}, nil
 	}
@@ -119,19 +119,7 @@ func (c *Contexts) Write(file string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(file), ".contexts.*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(data)
-	err = errors.Join(err, temp.Sync(), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
-	}
-	return nil
+	return diskfile.Replace(file, 0o600, data)
 }
 
 // Names lists the names of the contexts.

@@ -14,7 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
@@ -120,7 +120,7 @@ func (r *Repository) settings() (Settings, error) {
 			continue
 		}
 		shown := From(r.cwd, name)
-		data, err := regularfile.Read(name, maxSettingsBytes)
+		data, err := diskfile.Read(name, maxSettingsBytes)
 		if err != nil {
 			return Settings{}, &Error{Text: err.Error(), Err: err}
 		}

@@ -18,7 +18,7 @@ import (
 	"oras.land/oras-go/v2/content"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/scratch"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/meter"
 )
@@ -164,7 +164,7 @@ func (r *Resolver) newFolder() (*os.Root, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.temp == nil {
-		temp, err := scratch.New()
+		temp, err := diskfile.NewScratch()
 		if err != nil {
 			return nil, err
 		}

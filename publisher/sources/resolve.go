@@ -29,8 +29,8 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/bundle/scratch"
 	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/meter"
@@ -104,7 +104,7 @@ type Resolver struct {
 	silent map[string]map[string]bool
 	slow   map[string]int
 	known  map[Source]*entry
-	temp   *scratch.Folder // of unpacked artifacts; nil until there are any
+	temp   *diskfile.Scratch // of unpacked artifacts; nil until there are any
 	roots  []*os.Root
 }
 

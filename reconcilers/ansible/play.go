@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/reconcilers"
-	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
@@ -73,7 +73,7 @@ type order struct {
 // saveVars saves the variables that every play gets as the dictionaries wherry and wherry_site. Removal needs the saved ones, since only
 // the assignment's name is known then.
 func (p place) saveVars(a reconcilers.Assignment) error {
-	return durable.WriteFile(p.path(varsFile), variables(a))
+	return diskfile.WriteFile(p.path(varsFile), variables(a))
 }
 
 // variables writes YAML. A version is an app team's text, which Ansible would evaluate where it holds a

@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 	"github.com/wherry-dev/wherry/reconcilers"
-	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 )
 
 // The files and folders of an assignment's folder.
@@ -82,7 +82,7 @@ func (p place) save(s standing) error {
 	if err := os.MkdirAll(string(p), 0o700); err != nil {
 		return err
 	}
-	return durable.WriteFile(p.path(stateFile), data)
+	return diskfile.WriteFile(p.path(stateFile), data)
 }
 
 // stage copies the assignment's files to the next folder, so that they survive while the agent prunes its trees, and
@@ -116,7 +116,7 @@ func (p place) take() error {
 	if err := os.Rename(p.path(nextDir), p.path(contentDir)); err != nil {
 		return err
 	}
-	return errors.Join(durable.SyncDir(string(p)), os.RemoveAll(p.path(oldDir)))
+	return errors.Join(diskfile.SyncDir(string(p)), os.RemoveAll(p.path(oldDir)))
 }
 
 // applied returns the folder of the playbooks that were run last, and their names. Both are empty if there are none.

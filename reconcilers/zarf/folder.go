@@ -11,7 +11,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // phase is the progress of an assignment's package.
@@ -73,7 +73,7 @@ func (r *Reconciler) saveRecord(assignment string, rec record) error {
 		err = os.MkdirAll(r.folder(assignment), 0o700)
 	}
 	if err == nil {
-		err = durable.WriteFile(filepath.Join(r.folder(assignment), recordFile), data)
+		err = diskfile.WriteFile(filepath.Join(r.folder(assignment), recordFile), data)
 	}
 	if err != nil {
 		return local(err)

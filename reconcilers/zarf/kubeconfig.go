@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // kubeconfig returns the path of zarf's kubeconfig. Without a cluster that file does not exist, so that zarf does not use
@@ -49,5 +49,5 @@ func (r *Reconciler) writeKubeconfig() error {
 	if err := os.MkdirAll(r.opts.Dir, 0o700); err != nil {
 		return err
 	}
-	return durable.WriteFile(r.kubeconfig(), data)
+	return diskfile.WriteFile(r.kubeconfig(), data)
 }

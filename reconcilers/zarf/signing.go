@@ -11,7 +11,7 @@ import (
 
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 
-	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // signing is the key pair that identifies the packages made here: in cosign's format, encrypted with a password in a file
@@ -48,7 +48,7 @@ func (r *Reconciler) signingKey() (signing, error) {
 		path string
 		data []byte
 	}{{passwordFile, []byte(s.password + "\n")}, {s.private, private}, {s.public, public}} {
-		if err := durable.WriteFile(f.path, f.data); err != nil {
+		if err := diskfile.WriteFile(f.path, f.data); err != nil {
 			return s, err
 		}
 	}

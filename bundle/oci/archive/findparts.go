@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // findParts opens the parts of one file. The names are those of parts or of their manifest, which may lie on several
@@ -108,7 +108,7 @@ func readSmall(fsys FS, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := regularfile.ReadAll(path, f, MaxPartsBytes)
+	data, err := diskfile.ReadAll(path, f, MaxPartsBytes)
 	return data, errors.Join(err, f.Close())
 }
 

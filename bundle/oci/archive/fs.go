@@ -5,7 +5,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // FS is the part of a file system that is read. Names are those of the operating system. OS is the real one; another may
@@ -31,7 +31,7 @@ type OS struct{}
 
 // Open opens a regular file for reading.
 func (OS) Open(name string) (File, error) {
-	f, err := regularfile.Open(name)
+	f, err := diskfile.Open(name)
 	if err != nil {
 		return nil, err // not a File that holds a nil pointer
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -175,7 +175,7 @@ func (f *enrollFlags) request(cmd *cobra.Command, c *config.Config) error {
 				_, err := cmd.OutOrStdout().Write(request)
 				return err
 			}
-			if err := cli.WriteFile(f.requestFile, func(w io.Writer) error { _, err := w.Write(request); return err }); err != nil {
+			if err := diskfile.Replace(f.requestFile, 0o644, request); err != nil {
 				return cli.Fail(cli.Failed, err, "")
 			}
 			r, _, err := bundle.OpenEnrollmentRequest(request)

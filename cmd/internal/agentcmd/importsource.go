@@ -23,8 +23,8 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -335,7 +335,7 @@ func (c *concatenation) Read(p []byte) (int, error) {
 			if len(c.paths) == 0 {
 				return 0, io.EOF
 			}
-			f, err := regularfile.Open(c.paths[0])
+			f, err := diskfile.Open(c.paths[0])
 			if err != nil {
 				return 0, err
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
@@ -139,7 +140,7 @@ func (r *reading) acknowledge(cmd *cobra.Command, review *roster.Review) (int, e
 		cmd.PrintErrf("%s is not written: no report can be acknowledged\n", r.path)
 		return 0, nil
 	}
-	if err := cli.WriteFile(r.path, func(w io.Writer) error { return airgap.WriteAck(w, envelopes) }); err != nil {
+	if err := diskfile.ReplaceBy(r.path, 0o644, func(w io.Writer) error { return airgap.WriteAck(w, envelopes) }); err != nil {
 		return 0, cli.Fail(cli.Failed, fmt.Errorf("write acknowledgements: %w", err), "")
 	}
 	return reports, nil

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/verify"
 )
@@ -28,7 +28,7 @@ func (f *identity) trust() (*verify.Keyless, error) {
 	var root []byte
 	if f.root != "" {
 		var err error
-		root, err = regularfile.Read(f.root, verify.MaxTrustedRootBytes)
+		root, err = diskfile.Read(f.root, verify.MaxTrustedRootBytes)
 		if err != nil {
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("--trusted-root: %w", err), "")
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // ReadInput returns what a file holds, or stdin where path is "-"; it may be limit bytes.
@@ -19,7 +19,7 @@ func ReadInput(cmd *cobra.Command, path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = r.Close() }()
-	return regularfile.ReadAll(name, r, limit)
+	return diskfile.ReadAll(name, r, limit)
 }
 
 // OpenInput opens a file, or stdin where path is "-", and returns its name for errors. To close stdin does nothing.
@@ -27,8 +27,8 @@ func OpenInput(cmd *cobra.Command, path string) (name string, r io.ReadCloser, e
 	if path == "-" {
 		return "stdin", io.NopCloser(Stdin(cmd)), nil
 	}
-	f, err := regularfile.Open(path)
-	if errors.Is(err, regularfile.ErrNotRegular) {
+	f, err := diskfile.Open(path)
+	if errors.Is(err, diskfile.ErrNotRegular) {
 		err = fmt.Errorf("%w; give - for stdin", err)
 	}
 	return path, f, err

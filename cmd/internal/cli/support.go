@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/show"
 )
@@ -108,7 +109,7 @@ func (s *Support) Write(cmd *cobra.Command, path string) error {
 		}
 		return s.write(os.Stdout) // not the command's, which escapes
 	}
-	if err := WriteFile(path, s.write); err != nil {
+	if err := diskfile.ReplaceBy(path, 0o644, s.write); err != nil {
 		return Fail(Failed, err, "name another file with -o")
 	}
 	cmd.PrintErrf("wrote %s with %s; look through it before you send it\n", path, show.Count(len(s.files), "file"))

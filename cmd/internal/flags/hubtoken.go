@@ -18,9 +18,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/client"
@@ -66,7 +66,7 @@ func HubToken(cmd *cobra.Command, file, hub string) (string, error) {
 		return "", nil
 	}
 	file = filepath.Join(cmp.Or(os.Getenv(HubDataVariable), "hub"), access.AdminTokenFile)
-	data, err := regularfile.Read(file, maxTokenFile)
+	data, err := diskfile.Read(file, maxTokenFile)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) { // the hub of another folder, or of another user
 		return "", nil
 	}
@@ -123,7 +123,7 @@ func readHubLogins() (hubLogins, error) {
 		return all, nil // without a home, nothing is stored
 	}
 	all.file = filepath.Join(dir, "wherry", "hub-tokens.json")
-	data, err := regularfile.Read(all.file, maxLoginsFile)
+	data, err := diskfile.Read(all.file, maxLoginsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return all, nil
 	}
@@ -174,26 +174,10 @@ func (l hubLogins) write() error {
 	dir := filepath.Dir(l.file)
 	err = os.MkdirAll(dir, 0o700)
 	if err == nil {
-		err = replaceFile(dir, l.file, append(data, '\n'))
+		err = diskfile.Replace(l.file, 0o600, append(data, '\n'))
 	}
 	if err != nil {
 		return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s a folder that can be written", dir))
-	}
-	return nil
-}
-
-func replaceFile(dir, file string, data []byte) error {
-	temp, err := os.CreateTemp(dir, ".hub-tokens.*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(data)
-	err = errors.Join(err, temp.Sync(), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/published"
@@ -99,7 +99,7 @@ func (f *Trust) ReadKeys() (bundle.Keys, error) {
 }
 
 func readPublicKeys(name string) (bundle.Keys, error) {
-	data, err := regularfile.Read(name, MaxKeyBytes)
+	data, err := diskfile.Read(name, MaxKeyBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func BeginTrust(file string) (bundle.TrustChain, error) {
 
 // ReadTrust returns the document in a file, in its envelope. Anything else in the file is an error.
 func ReadTrust(name string) ([]byte, error) {
-	f, err := regularfile.Open(name)
+	f, err := diskfile.Open(name)
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, err, `"wherry trust init" makes one`)
 	}

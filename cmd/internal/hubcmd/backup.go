@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
@@ -56,25 +57,13 @@ func backUp(cmd *cobra.Command, h *hub.Hub, to string) (size int64, err error) {
 	if to == "-" {
 		return 0, h.Backup(cmd.Context(), os.Stdout) // not the command's, which escapes
 	}
-	f, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".*") // of mode 0600
-	if err != nil {
-		return 0, cli.Fail(cli.Failed, err, "choose a folder that can be written")
-	}
-	defer os.Remove(f.Name()) // gone already if all went well
-	w := &counting{Writer: f, progress: cli.NewProgress("backing up to " + filepath.Base(to))}
-	err = errors.Join(h.Backup(cmd.Context(), w), f.Sync(), f.Close())
+	w := &counting{progress: cli.NewProgress("backing up to " + filepath.Base(to))}
+	err = diskfile.ReplaceBy(to, 0o600, func(f io.Writer) error {
+		w.Writer = f
+		return h.Backup(cmd.Context(), w)
+	})
 	w.progress.End()
-	if err != nil {
-		return 0, err
-	}
-	if err := os.Rename(f.Name(), to); err != nil {
-		return 0, cli.Fail(cli.Failed, err, "")
-	}
-	folder, err := os.Open(filepath.Dir(to))
-	if err != nil {
-		return 0, cli.Fail(cli.Failed, err, "")
-	}
-	return w.n, errors.Join(folder.Sync(), folder.Close())
+	return w.n, err
 }
 
 // counting counts the bytes that are written.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -84,7 +85,7 @@ func exportAcks(cmd *cobra.Command, h *hub.Hub, out string, uids []string) (expo
 		cmd.PrintErrln("no acknowledgement is due: no file was written")
 		return exported{}, nil
 	}
-	err = cli.WriteFile(out, func(w io.Writer) error { return airgap.WriteAck(w, acks.Envelopes) })
+	err = diskfile.ReplaceBy(out, 0o644, func(w io.Writer) error { return airgap.WriteAck(w, acks.Envelopes) })
 	if err != nil {
 		return exported{}, cli.Fail(cli.Failed, fmt.Errorf("write acknowledgements: %w", err), "")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -202,7 +203,7 @@ func forwardToFile(cmd *cobra.Command, h *hub.Hub, file string, after store.Posi
 			newest = e.ReceivedAt
 		}
 	}
-	if err := cli.WriteFile(file, func(w io.Writer) error { return airgap.WriteReports(w, envelopes) }); err != nil {
+	if err := diskfile.ReplaceBy(file, 0o644, func(w io.Writer) error { return airgap.WriteReports(w, envelopes) }); err != nil {
 		return cli.Fail(cli.Failed, fmt.Errorf("write reports: %w", err), "")
 	}
 	end := all[len(all)-1].Position

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -70,7 +71,7 @@ func (f *requestFlags) write(cmd *cobra.Command, answer []byte) error {
 	case "-":
 		return write(cmd.OutOrStdout())
 	}
-	if err := cli.WriteFile(f.answer, write); err != nil {
+	if err := diskfile.ReplaceBy(f.answer, 0o644, write); err != nil {
 		return cli.Fail(cli.Failed, fmt.Errorf("write the answer: %w", err), "run the same again")
 	}
 	return nil

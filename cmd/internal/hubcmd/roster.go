@@ -3,12 +3,12 @@ package hubcmd
 import (
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/roster"
 )
@@ -59,7 +59,7 @@ expects nothing of a cluster that joined after the release. Commit what is writt
 				return err
 			}
 			if change.Data != nil {
-				if err := cli.WriteFile(change.File, func(w io.Writer) error { _, err := w.Write(change.Data); return err }); err != nil {
+				if err := diskfile.Replace(change.File, 0o644, change.Data); err != nil {
 					return err
 				}
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/hub"
@@ -68,7 +68,7 @@ const maxTrustFiles = 1000
 func (w *watching) readTrust() (desired.Trust, error) {
 	var t desired.Trust
 	for _, name := range w.keys {
-		data, err := regularfile.Read(name, flags.MaxKeyBytes)
+		data, err := diskfile.Read(name, flags.MaxKeyBytes)
 		var keys bundle.Keys
 		if err == nil {
 			keys, err = bundle.ParsePublicKeys(data)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/deploy"
 )
@@ -44,7 +44,7 @@ func (c *chart) add(cmd *cobra.Command, defaultImage string) {
 func (c *chart) compose(given map[string]any, defaultImage string) (map[string]any, error) {
 	values := map[string]any{}
 	if c.file != "" {
-		data, err := regularfile.Read(c.file, maxValuesBytes)
+		data, err := diskfile.Read(c.file, maxValuesBytes)
 		if err == nil {
 			err = yaml.Unmarshal(data, &values)
 		}

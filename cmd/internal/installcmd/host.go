@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/deploy"
 )
@@ -90,7 +91,7 @@ func writeHost(w io.Writer, root string, files []deploy.HostFile) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := cli.WriteFile(path, func(to io.Writer) error { _, err := to.Write(f.Data); return err }); err != nil {
+		if err := diskfile.Replace(path, 0o644, f.Data); err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintln(w, path); err != nil {

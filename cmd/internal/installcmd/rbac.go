@@ -10,8 +10,8 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
@@ -74,7 +74,7 @@ func (f *permissions) ofBundles(cmd *cobra.Command, in *config.Installed, namesp
 	opts := rbac.Options{Account: deploy.AgentAccount, Namespace: namespace, Role: deploy.RoleName(namespace), Impersonate: in.Impersonate, ArgoNamespace: in.ArgoNamespace}
 	definitions := needs.New()
 	for _, name := range f.definitions {
-		data, err := regularfile.Read(name, maxDefinitionBytes)
+		data, err := diskfile.Read(name, maxDefinitionBytes)
 		if err != nil {
 			return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--crd: %w", err), "")
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
-	"github.com/wherry-dev/wherry/bundle/scratch"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub/client"
@@ -83,7 +83,7 @@ func sendArchive(cmd *cobra.Command, hub client.Client, p *announce.Publication,
 	if size > hubapi.MaxArchiveBytes {
 		return none, fmt.Errorf("releases of %d bytes are too many to send, at most %d; have the hub watch the location", size, hubapi.MaxArchiveBytes)
 	}
-	folder, err := scratch.New()
+	folder, err := diskfile.NewScratch()
 	if err != nil {
 		return none, err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
@@ -29,7 +29,7 @@ func save(cmd *cobra.Command, file string, replace bool, envelope, previous []by
 		return cli.Fail(cli.Usage, &fs.PathError{Op: "create", Path: file, Err: fs.ErrExist},
 			"name another file with -o, or name this one as FILE to go on with it")
 	}
-	err := cli.WriteFile(file, func(w io.Writer) error {
+	err := diskfile.ReplaceBy(file, 0o644, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s\n", envelope)
 		return err
 	})
@@ -51,7 +51,7 @@ func readKey(flag, value string) (bundle.TrustKey, error) {
 	if !named {
 		name, file = strings.TrimSuffix(filepath.Base(value), ".pub"), value
 	}
-	data, err := regularfile.Read(file, flags.MaxKeyBytes)
+	data, err := diskfile.Read(file, flags.MaxKeyBytes)
 	if err == nil {
 		var key bundle.TrustKey
 		if key, err = trust.NewKey(name, data); err == nil {

@@ -17,7 +17,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // MaxBytes bounds a file, as it does where platforms are read.
@@ -151,7 +151,7 @@ func (s *Set) move(done *undo) error {
 			return err
 		}
 		done.add(func() error { return os.Rename(to, from) })
-		if err := errors.Join(syncFolder(filepath.Dir(from)), syncFolder(filepath.Dir(to))); err != nil {
+		if err := errors.Join(diskfile.SyncDir(filepath.Dir(from)), diskfile.SyncDir(filepath.Dir(to))); err != nil {
 			return err
 		}
 	}
@@ -187,9 +187,9 @@ func Read(name string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: regularfile.ErrNotRegular}
+		return nil, &fs.PathError{Op: "open", Path: name, Err: diskfile.ErrNotRegular}
 	}
-	data, err := regularfile.Read(name, MaxBytes)
+	data, err := diskfile.Read(name, MaxBytes)
 	if data == nil && err == nil {
 		data = []byte{}
 	}
@@ -243,7 +243,7 @@ func (f stagedFile) commit(done *undo) error {
 		return err
 	}
 	done.add(f.restore)
-	return syncFolder(filepath.Dir(f.path))
+	return diskfile.SyncDir(filepath.Dir(f.path))
 }
 
 func (f stagedFile) restore() error {
@@ -294,14 +294,6 @@ func removed(err error) error {
 		return nil
 	}
 	return err
-}
-
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // undo is what takes steps back, the last one first.

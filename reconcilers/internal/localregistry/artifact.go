@@ -18,8 +18,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/graph"
-	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 )
 
 // ErrIncomplete is the error of an artifact that is not, or not as a whole, in the store.
@@ -159,5 +159,5 @@ func (a *Artifact) copy(layout string, d digest.Digest) error {
 	if digest.FromBytes(data) != d {
 		return fmt.Errorf("%s is damaged, or has more than %d bytes", d, maxKept)
 	}
-	return durable.WriteFile(blobPath(layout, d), data)
+	return diskfile.WriteFile(blobPath(layout, d), data)
 }

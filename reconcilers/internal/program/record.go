@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // identity tells a process from a later one with the same number.
@@ -37,7 +37,7 @@ func save(folder string, rec record) error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(folder, recordFile), data)
+	return diskfile.WriteFile(filepath.Join(folder, recordFile), data)
 }
 
 // load returns nil if there is no record. A record is written as a whole or not at all, so a damaged

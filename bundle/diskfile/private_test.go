@@ -1,4 +1,4 @@
-package private
+package diskfile
 
 import (
 	"io/fs"
@@ -42,7 +42,7 @@ func TestKeepTakesTheRightsOfOthers(t *testing.T) {
 			require.NoError(t, os.Chmod(dir, tt.dir))
 
 			for range 2 {
-				require.NoError(t, Keep(dir, "db", "store", "link", "missing"))
+				require.NoError(t, KeepPrivate(dir, "db", "store", "link", "missing"))
 				require.Equal(t, tt.wantDir, mode(dir))
 				require.Equal(t, tt.wantFile, mode(in("db")))
 				require.Equal(t, tt.wantIn, mode(in("store")))

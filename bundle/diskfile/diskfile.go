@@ -1,9 +1,11 @@
-// Package regularfile opens files that people name, and never blocks: opening a pipe without a writer would block where no
-// signal ends it, and opening a device may have side effects. So it reads regular files only, and refuses even the pipe
-// of a shell's <(command).
+// Package diskfile reads and writes files of the operating system where mistakes are easy to make.
 //
-// Begin with [Open], or [Read] for a file's content.
-package regularfile
+// Open and Read take files that people name, and never block: opening a pipe without a writer would block where no signal
+// ends it, and opening a device may have side effects. So they read regular files only, and refuse even the pipe of a shell's
+// <(command). WriteFile, Replace and Create write a file that survives a crash and a power cut as a whole or not at all.
+// NewScratch makes a folder for temporary files that goes at every end of a process. KeepPrivate takes permissions away from
+// other users.
+package diskfile
 
 import (
 	"errors"

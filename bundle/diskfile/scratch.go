@@ -1,8 +1,4 @@
-// Package scratch makes folders for temporary files that go at every end of a process.
-//
-// Begin with [New], and close the [Folder]. What a process leaves that was killed, or whose machine lost power, is removed by the
-// next New of the same user: a folder is held by a lock, which ends with its process.
-package scratch
+package diskfile
 
 import (
 	"errors"
@@ -19,8 +15,8 @@ const (
 	attempts = 10
 )
 
-// Folder is a folder for temporary files.
-type Folder struct {
+// Scratch is a folder for temporary files. It is held by a lock that ends with its process.
+type Scratch struct {
 	// Path is an empty folder of mode 0700.
 	Path string
 
@@ -28,10 +24,10 @@ type Folder struct {
 	lock *os.File
 }
 
-// New makes a folder below the system's one for temporary files, and removes there what processes have left that are gone. The
+// NewScratch makes a folder below the system's one for temporary files, and removes there what processes have left that are gone. The
 // caller closes it.
-func New() (*Folder, error) {
-	sweep(os.TempDir())
+func NewScratch() (*Scratch, error) {
+	sweepScratch(os.TempDir())
 	for range attempts {
 		root, err := os.MkdirTemp("", prefix)
 		if err != nil {
@@ -41,7 +37,7 @@ func New() (*Folder, error) {
 		if err != nil {
 			return nil, errors.Join(err, os.RemoveAll(root))
 		}
-		f := &Folder{Path: filepath.Join(root, filesName), root: root, lock: lock}
+		f := &Scratch{Path: filepath.Join(root, filesName), root: root, lock: lock}
 		if held, err := hold(lock); err != nil {
 			return nil, errors.Join(err, f.Close())
 		} else if !held { // a sweep of this moment has it
@@ -62,12 +58,12 @@ func New() (*Folder, error) {
 }
 
 // Close removes the folder with all that is in it.
-func (f *Folder) Close() error {
+func (f *Scratch) Close() error {
 	return errors.Join(os.RemoveAll(f.Path), f.lock.Close(), os.RemoveAll(f.root))
 }
 
-// sweep removes the folders whose processes are gone. What cannot be removed, such as another user's, stays.
-func sweep(dir string) {
+// sweepScratch removes the folders whose processes are gone. What cannot be removed, such as another user's, stays.
+func sweepScratch(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return

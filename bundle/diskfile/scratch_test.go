@@ -1,6 +1,6 @@
 //go:build unix
 
-package scratch
+package diskfile
 
 import (
 	"bufio"
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) == "" {
 		os.Exit(m.Run())
 	}
-	f, err := New()
+	f, err := NewScratch()
 	if err != nil {
 		os.Exit(1)
 	}
@@ -40,7 +40,7 @@ func TestASweepOfThisMomentCostsNobodyItsFolder(t *testing.T) {
 	for range 8 {
 		makers.Go(func() error {
 			for range 200 {
-				f, err := New()
+				f, err := NewScratch()
 				if err != nil {
 					return err
 				}
@@ -76,11 +76,11 @@ func TestWhatAKilledProcessLeavesIsSwept(t *testing.T) {
 	_ = killed.Wait()
 	require.FileExists(t, filepath.Join(left, "pack"))
 
-	f, err := New()
+	f, err := NewScratch()
 	require.NoError(t, err)
 	require.NoDirExists(t, filepath.Dir(left))
 	require.FileExists(t, filepath.Join(kept, "pack"))
-	other, err := New()
+	other, err := NewScratch()
 	require.NoError(t, err)
 	require.DirExists(t, f.Path, "it is this process's own")
 	require.NoError(t, other.Close())
@@ -89,7 +89,7 @@ func TestWhatAKilledProcessLeavesIsSwept(t *testing.T) {
 
 	require.NoError(t, living.Process.Kill())
 	_ = living.Wait()
-	sweep(os.TempDir())
+	sweepScratch(os.TempDir())
 	entries, err := os.ReadDir(os.TempDir())
 	require.NoError(t, err)
 	require.Empty(t, entries)

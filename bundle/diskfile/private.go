@@ -1,6 +1,4 @@
-// Package private protects the folders of agents and hubs from other users of the machine. Its one function, Keep, takes
-// permissions away and grants none.
-package private
+package diskfile
 
 import (
 	"errors"
@@ -8,14 +6,14 @@ import (
 	"os"
 )
 
-// Keep takes away the permissions of the group and of other users on the folder dir and on those of names in it that
+// KeepPrivate takes away the permissions of the group and of other users on the folder dir and on those of names in it that
 // exist: folders become 0700 and files 0600.
 //
 // A folder with the setgid bit (chmod g+s), as Kubernetes' fsGroup sets it, is for a group on purpose: there the group
 // keeps its permissions. A folder with the sticky bit, such as /tmp, is shared by all and stays as it is. Links
-// are not followed. The error wraps fs.ErrPermission if dir belongs to another user; Keep then still changes all files and
+// are not followed. The error wraps fs.ErrPermission if dir belongs to another user; KeepPrivate then still changes all files and
 // folders that it may.
-func Keep(dir string, names ...string) error {
+func KeepPrivate(dir string, names ...string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
