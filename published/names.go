@@ -10,7 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/bundle/similar"
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 // StreamOf returns the stream, without a platform, whose releases a repository has.
@@ -125,6 +125,6 @@ func NearestBundle(ctx context.Context, ref oci.Reference, opts oci.Options) (oc
 	bundles := slices.DeleteFunc(repositories, func(name string) bool {
 		return !strings.HasPrefix(name, "bundles/") || name == ref.Repository
 	})
-	near := similar.To(ref.Repository, bundles)
+	near := show.Nearest(ref.Repository, bundles)
 	return oci.Reference{Location: ref.Location, Repository: near}, near != ""
 }

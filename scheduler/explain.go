@@ -14,7 +14,7 @@ import (
 
 // Explainer gives the reasons for the decisions about an environment. It reads the same objects by the same rules as
 // [Model.Render]; one Explainer answers any number of questions. The JSON forms of its answers are
-// interfaces, and no answer holds the value of a secret (see [secret.Looks]).
+// interfaces, and no answer holds the value of a secret (see [show.LooksSecret]).
 type Explainer struct {
 	r      *renderer
 	layers []layer

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/scheduler/finding"
-	"github.com/wherry-dev/wherry/scheduler/secret"
 )
 
 func exampleExplainer(t *testing.T, environment string) *Explainer {
@@ -135,7 +135,7 @@ func requireAgreement(t *testing.T, m *Model) {
 			for key, value := range in.config.data() {
 				x, err := e.Config(context.Background(), ct.Name, target.Name, key)
 				require.NoError(t, err)
-				require.Equal(t, secret.Mask(key, textOf(value)), x.Value)
+				require.Equal(t, show.Mask(key, textOf(value)), x.Value)
 				require.Equal(t, in.config.Origin(key), x.Given[len(x.Given)-1].Position)
 			}
 		}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
-	"github.com/wherry-dev/wherry/scheduler/secret"
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
@@ -22,7 +22,7 @@ type ConfigExplanation struct {
 	// Value is the composed value, as YAML if it is structured.
 	Value      string `json:"value,omitempty"`
 	Structured bool   `json:"structured,omitempty"`
-	// Secret is true if the value looks like a secret and [secret.Masked] replaces it, here and below.
+	// Secret is true if the value looks like a secret and [show.Masked] replaces it, here and below.
 	Secret bool `json:"secret,omitempty"`
 	// Rendered is the value with the templates in it evaluated; empty if it holds none.
 	Rendered string `json:"rendered,omitempty"`
@@ -88,7 +88,7 @@ func (e *Explainer) Config(ctx context.Context, clusterType, target, key string)
 			if entry.key != key {
 				continue
 			}
-			given := GivenValue{Named: Named{l.source.Name, entry.at}, Value: secret.Mask(key, strings.TrimSpace(entry.text)), Where: checks}
+			given := GivenValue{Named: Named{l.source.Name, entry.at}, Value: show.Mask(key, strings.TrimSpace(entry.text)), Where: checks}
 			if slices.ContainsFunc(checks, func(c LabelCheck) bool { return !c.Met }) {
 				x.Others = append(x.Others, given)
 				continue
@@ -105,14 +105,14 @@ func (e *Explainer) Config(ctx context.Context, clusterType, target, key string)
 		return x, nil
 	}
 	x.Structured, x.Parts = yamlvalue.IsStructured(trace.value), trace.parts()
-	x.Secret = secret.Looks(key, textOf(trace.value))
+	x.Secret = show.LooksSecret(key, textOf(trace.value))
 	e.render(ctx, x, ct, i, textOf(trace.value))
 	return x, ctx.Err()
 }
 
 // render fills in the value, and the value with its templates evaluated.
 func (e *Explainer) render(ctx context.Context, x *ConfigExplanation, ct *kinds.ClusterType, i int, value string) {
-	x.Value = secret.Mask(x.Key, value)
+	x.Value = show.Mask(x.Key, value)
 	if !strings.Contains(value, "{{") {
 		return
 	}
@@ -120,7 +120,7 @@ func (e *Explainer) render(ctx context.Context, x *ConfigExplanation, ct *kinds.
 	in, err := a.input(i)
 	if err == nil {
 		x.Rendered, err = a.evaluator.Value(ctx, value, x.Given[len(x.Given)-1].Position, &in.Input)
-		x.Rendered = secret.Mask(x.Key, x.Rendered)
+		x.Rendered = show.Mask(x.Key, x.Rendered)
 	}
 	if err != nil {
 		x.Rendered, x.Error = "", err.Error()
@@ -193,7 +193,7 @@ func (t *trace) parts() []ValuePart {
 	}
 	var parts []ValuePart
 	for _, l := range t.leaves {
-		parts = append(parts, ValuePart{Path: l.path, Value: secret.Mask(t.key+"."+l.path, l.text), Named: t.origins[l.id]})
+		parts = append(parts, ValuePart{Path: l.path, Value: show.Mask(t.key+"."+l.path, l.text), Named: t.origins[l.id]})
 	}
 	return parts
 }

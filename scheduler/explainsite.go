@@ -3,10 +3,10 @@ package scheduler
 import (
 	"slices"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
-	"github.com/wherry-dev/wherry/scheduler/secret"
 	"github.com/wherry-dev/wherry/scheduler/siteschema"
 )
 
@@ -30,7 +30,7 @@ type SiteValue struct {
 	Key string `json:"key"`
 	// Set is true if the platform gives the key a valid value.
 	Set bool `json:"set"`
-	// Value is the value as text. Secret is true if it looks like a secret and [secret.Masked] replaces it.
+	// Value is the value as text. Secret is true if it looks like a secret and [show.Masked] replaces it.
 	Value  string `json:"value"`
 	Secret bool   `json:"secret,omitempty"`
 	// Source is platform, default or cluster; empty for a missing value.
@@ -111,10 +111,10 @@ func siteValue(key string, c *kinds.Cluster, schema *siteschema.Schema, values s
 	v, ok := values[key]
 	if ok {
 		s.Set, s.Source, s.From = true, v.Source, v.From
-		s.Secret = secret.Looks(key, v.Text)
-		s.Value = secret.Mask(key, v.Text)
+		s.Secret = show.LooksSecret(key, v.Text)
+		s.Value = show.Mask(key, v.Text)
 		if s.Secret && s.From != "" {
-			s.From = secret.Masked
+			s.From = show.Masked
 		}
 	} else if own := sitevalues.ProblemsOf([]string{key}, values, problems); len(own) > 0 {
 		s.Problem, s.Source = own[0].Message, own[0].Source

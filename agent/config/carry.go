@@ -20,7 +20,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/graph"
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
-	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -178,7 +177,7 @@ func (e *endpoints) has(ctx context.Context, host string, plain bool) bool {
 		return v.is
 	}
 	scheme := "https"
-	if plain || loopback.Is(host) {
+	if plain || oci.IsLoopback(host) {
 		scheme = "http"
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/bundle/diskfile"
-	"github.com/wherry-dev/wherry/bundle/similar"
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 // maxConfigBytes bounds a configuration file.
@@ -150,7 +150,7 @@ const maxFieldsListed = 8
 // beside it if they are few.
 func suggestion(field, prefix string, fields map[string]Setting) string {
 	known := slices.Sorted(maps.Keys(fields))
-	best := similar.To(field, known)
+	best := show.Nearest(field, known)
 	if best == "" { // or a field of the same name somewhere else, or under the name of its flag
 		for _, name := range known {
 			last := name[strings.LastIndex(name, ".")+1:]

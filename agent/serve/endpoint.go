@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle/certificate"
-	"github.com/wherry-dev/wherry/bundle/loopback"
+	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 // Options configures an endpoint.
@@ -108,7 +108,7 @@ func (o Options) Check() (*url.URL, error) {
 		return nil, errors.New("a certificate needs its key, and a key its certificate")
 	case o.Plain && o.CertFile != "":
 		return nil, errors.New("plain HTTP shows no certificate: give one or the other")
-	case o.Plain && !loopback.Is(host):
+	case o.Plain && !oci.IsLoopback(host):
 		return nil, fmt.Errorf("plain HTTP is served at a loopback address only, such as 127.0.0.1:%s, and not at %s", port, o.Address)
 	}
 	scheme := "https"

@@ -11,8 +11,6 @@ import (
 
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
-
-	"github.com/wherry-dev/wherry/bundle/loopback"
 )
 
 // ErrAuthHost means that an entry of Options.AuthHosts cannot be parsed.
@@ -180,7 +178,7 @@ func (r *authRules) check(realm *url.URL) (listed bool, err error) {
 		return false, withheld
 	case realm.Scheme == r.registry.Scheme && host == own:
 		return false, nil // the registry itself, spoken to as the user wishes
-	case !secure && !loopback.Is(host.name):
+	case !secure && !IsLoopback(host.name):
 		withheld.why = "the registry names it as its token service, without TLS"
 		return false, withheld
 	case secure && (host.name == own.name || shareDomain(host, own) || isWellKnown(own, host)):

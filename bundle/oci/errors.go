@@ -13,8 +13,6 @@ import (
 	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
-
-	"github.com/wherry-dev/wherry/bundle/loopback"
 )
 
 // explain adds the operation and the reference to err, and gives it one of the kinds that callers test for.
@@ -110,7 +108,7 @@ func RetryAfter(err error) time.Duration {
 
 // alwaysPlain says what to do about a loopback address.
 func alwaysPlain(host string) string {
-	if loopback.Is(host) {
+	if IsLoopback(host) {
 		return ": loopback addresses are always asked without it, so use this machine's name"
 	}
 	return ""

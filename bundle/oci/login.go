@@ -8,8 +8,6 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
-
-	"github.com/wherry-dev/wherry/bundle/loopback"
 )
 
 // Login asks the registry at host whether it accepts the credentials. If it does, Login stores them in docker's
@@ -27,7 +25,7 @@ func Login(ctx context.Context, host, user, password string, opts Options) (reco
 	cred := auth.Credential{Username: user, Password: password}
 	opts.Credential = func(context.Context, string) (auth.Credential, error) { return cred, nil }
 	opts.AuthRecord = AuthRecord(store.ConfigPath())
-	opts.PlainHTTP = opts.PlainHTTP || loopback.Is(host)
+	opts.PlainHTTP = opts.PlainHTTP || IsLoopback(host)
 	client, guard, err := newClient(host, opts)
 	if err != nil {
 		return "", err

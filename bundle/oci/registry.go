@@ -22,8 +22,6 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
-
-	"github.com/wherry-dev/wherry/bundle/loopback"
 )
 
 const (
@@ -43,7 +41,7 @@ type remoteStore struct {
 }
 
 func openRegistry(l Location, opts Options) (*remoteStore, error) {
-	opts.PlainHTTP = opts.PlainHTTP || loopback.Is(l.Host)
+	opts.PlainHTTP = opts.PlainHTTP || IsLoopback(l.Host)
 	client, _, err := newClient(l.Host, opts)
 	if err != nil {
 		return nil, err

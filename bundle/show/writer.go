@@ -2,7 +2,9 @@
 // them as commands.
 //
 // Begin with Writer, which wraps the output of a program. Line, Cell and Value format text for one line, one cell of a
-// table, and one value in a sentence. The output is for people, and no format to parse.
+// table, and one value in a sentence; Markdown and MarkdownCode for Markdown as forges render it, which stays text: no link,
+// image, mention, HTML, cell or line comes of it. Nearest finds the known word that a person has probably mistyped, and Mask
+// hides a value that looks like a secret. The output is for people, and no format to parse.
 package show
 
 import (

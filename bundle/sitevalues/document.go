@@ -14,7 +14,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
-	"github.com/wherry-dev/wherry/bundle/similar"
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 // Type is the type of a value.
@@ -185,7 +185,7 @@ func (d *Document) Check() []Mistake {
 }
 
 func suggest(word string, known []string) string {
-	if near := similar.To(word, known); near != "" {
+	if near := show.Nearest(word, known); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return ""

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/show"
-	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/migrate"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -69,7 +68,7 @@ func (o *importOptions) run(cmd *cobra.Command, system, dir string) error {
 	options := migrate.Options{Environment: o.environment, Checkouts: map[string]fs.FS{}}
 	if !slices.Contains(migrate.Systems, system) {
 		hint := "known: " + strings.Join(migrate.Systems, ", ")
-		if near := similar.To(system, migrate.Systems); near != "" {
+		if near := show.Nearest(system, migrate.Systems); near != "" {
 			hint = fmt.Sprintf("did you mean %s?", near)
 		}
 		return cli.Fail(cli.Usage, fmt.Errorf("unknown system %q", system), hint)

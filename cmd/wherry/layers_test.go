@@ -159,7 +159,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"catalog":      {"diff", "releases"},
 			"verify":       {"catalog", "releases"},
 			"findings":     {"artifacts", "embed", "platform", "sources"},
-			"diff/view":    {"diff", "impact", "markdown", "trips"},
+			"diff/view":    {"diff", "impact", "trips"},
 			"diff":         {"impact", "outdir", "pack", "platform", "textdiff"},
 			"impact":       nil,
 			"trips":        {"catalog", "impact"},
@@ -185,7 +185,6 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"program":      nil,
 			"usage":        nil,
 			"outdir":       nil,
-			"markdown":     nil,
 			"rendercache":  nil,
 			"roster":       nil,
 			"migrate":      nil,
@@ -226,22 +225,21 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"watch":     nil,
 		},
 		"scheduler": {
-			"lint": {"", "builtin", "check", "finding", "kinds", "memo", "promotion", "secret", "siteschema", "yamlvalue"},
+			"lint": {"builtin", "check", "finding", "kinds", "memo", "promotion", "siteschema", "yamlvalue"},
 
-			"":          {"check", "finding", "kinds", "memo", "promotion", "promotion/policy", "schema", "secret", "siteschema", "template", "yamlvalue"},
+			"":          {"check", "finding", "kinds", "memo", "promotion", "promotion/policy", "schema", "siteschema", "template", "yamlvalue"},
 			"promotion": nil,
 
 			"promotion/policy": {"finding", "kinds", "promotion"},
 
 			"template": {"finding", "template/internal/scheduler", "yamlvalue"},
-			"schema":   {"finding", "secret"},
+			"schema":   {"finding"},
 
 			"siteschema": {"finding", "kinds"},
 
 			"check":     {"finding", "kinds"},
 			"kinds":     {"finding"},
 			"finding":   nil,
-			"secret":    nil,
 			"yamlvalue": nil,
 
 			"kindschema": nil,

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/bundle/loopback"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
@@ -53,7 +53,7 @@ folder.`,
 			if err := flags.StoreHubLogin(args[0], secret); err != nil {
 				return err
 			}
-			if u, _ := url.Parse(args[0]); u.Scheme == "http" && !loopback.Is(u.Host) {
+			if u, _ := url.Parse(args[0]); u.Scheme == "http" && !oci.IsLoopback(u.Host) {
 				cmd.PrintErrln("note: the connection has no TLS: whoever is on the way can read the token")
 			}
 			cmd.PrintErrf("logged in to %s as %s, role %s%s\n", args[0], who.Name, who.Role, until(who.AccessToken))

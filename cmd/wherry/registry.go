@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/airgap/registry"
-	"github.com/wherry-dev/wherry/bundle/loopback"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -38,7 +38,7 @@ cannot forge any.`,
 			if err != nil {
 				return cli.Fail(cli.Usage, fmt.Errorf("--addr: %w", err), "it looks like 127.0.0.1:5000; port 0 takes a free one")
 			}
-			if !insecure && !loopback.Is(host) {
+			if !insecure && !oci.IsLoopback(host) {
 				return cli.Fail(cli.Usage, fmt.Errorf("--addr %s: other machines can reach it, and the registry lets everybody write", addr),
 					"listen on 127.0.0.1, or give --insecure-any")
 			}

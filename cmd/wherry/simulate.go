@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/duration"
-	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -205,7 +204,7 @@ func (s *simulating) checkRegistry() error {
 	if at.Host == "" {
 		return cli.Usagef("--registry %s: a simulation needs a registry, oci://HOST/PREFIX", s.options.Registry)
 	}
-	if !loopback.Is(at.Host) && !s.mine {
+	if !oci.IsLoopback(at.Host) && !s.mine {
 		return cli.Fail(cli.Denied, fmt.Errorf("--registry: %s is not on this machine, and a simulation loads it heavily", at.Host), "pass --i-own-this-registry if it is yours to load")
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
-	"github.com/wherry-dev/wherry/bundle/loopback"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/slots"
 )
 
@@ -96,7 +96,7 @@ func (i *idle) watch(address string, c net.Conn, state http.ConnState) {
 func OnlyNamed(names []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := hostOf(r.Host)
-		if loopback.Is(name) || slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) }) {
+		if oci.IsLoopback(name) || slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) }) {
 			next.ServeHTTP(w, r)
 			return
 		}

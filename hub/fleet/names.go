@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/bundle/similar"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -99,14 +99,14 @@ func near(name string, known map[string]bool) []string {
 	delete(known, "")
 	all := slices.Sorted(maps.Keys(known))
 	if len(all) <= maxNear {
-		if best := similar.To(name, all); best != "" {
+		if best := show.Nearest(name, all); best != "" {
 			i := slices.Index(all, best)
 			all = slices.Insert(slices.Delete(all, i, i+1), 0, best)
 		}
 		return all
 	}
 	var found []string
-	if best := similar.To(name, all[:min(len(all), maxCompared)]); best != "" {
+	if best := show.Nearest(name, all[:min(len(all), maxCompared)]); best != "" {
 		found = append(found, best)
 	}
 	for _, k := range all {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
-	"github.com/wherry-dev/wherry/bundle/similar"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -278,7 +278,7 @@ func FormatMoment(t time.Time) string {
 // and wraps store.ErrInvalid.
 func UnknownParameter(name string, known []string) error {
 	hint := ""
-	if near := similar.To(name, known); near != "" {
+	if near := show.Nearest(name, known); near != "" {
 		hint = fmt.Sprintf("; did you mean %s?", near)
 	}
 	return invalid("unknown parameter %q%s", store.Plain(store.Clip(name)), hint)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/duration"
-	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -136,7 +135,7 @@ func (c *Config) check() (err error) {
 // checkURL returns an error for a URL that others on the network could answer for.
 func checkURL(s string) error {
 	u, err := url.Parse(s)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback.Is(u.Host)) {
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !oci.IsLoopback(u.Host)) {
 		return fmt.Errorf("expected a URL such as https://hub.example.com, or http:// on loopback, got %q", s)
 	}
 	return nil

@@ -28,7 +28,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
-	"github.com/wherry-dev/wherry/bundle/loopback"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -328,7 +328,7 @@ func (c *Config) describe() (*provider, error) {
 	}
 	for _, endpoint := range []string{said.Auth, said.Token, said.Keys} {
 		u, err := url.Parse(endpoint)
-		if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback.Is(u.Host) || !strings.HasPrefix(c.Issuer, "http:")) {
+		if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !oci.IsLoopback(u.Host) || !strings.HasPrefix(c.Issuer, "http:")) {
 			return nil, fmt.Errorf("its address %q is not https", endpoint)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/loopback"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -162,7 +162,7 @@ func (e *environment) action(a bundle.Action) *link {
 
 // hubURL returns the hub's URL as the browser knows it. Without TLS, another name than this machine's is that of a proxy with TLS.
 func hubURL(r *http.Request) string {
-	if r.TLS == nil && loopback.Is(r.Host) {
+	if r.TLS == nil && oci.IsLoopback(r.Host) {
 		return "http://" + r.Host
 	}
 	return "https://" + r.Host

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
-	"github.com/wherry-dev/wherry/scheduler/secret"
 )
 
 // SiteAnswer holds the site values of one cluster in a bundle, without those that the site itself sets. Its JSON form is an
@@ -62,8 +62,8 @@ func (r *Released) siteValue(key string, values sitevalues.Values, problems []si
 		s.SiteMaySet = r.Sites.Document.Properties[key].SiteMaySet
 	}
 	if v, ok := values[key]; ok {
-		s.Set, s.Value, s.Source, s.From = true, secret.Mask(key, v.Text), v.Source, secret.Mask(key, v.From)
-		s.Secret = secret.Looks(key, v.Text)
+		s.Set, s.Value, s.Source, s.From = true, show.Mask(key, v.Text), v.Source, show.Mask(key, v.From)
+		s.Secret = show.LooksSecret(key, v.Text)
 	} else if own := sitevalues.ProblemsOf([]string{key}, values, problems); len(own) > 0 {
 		s.Problem, s.Source = own[0].Message, own[0].Source
 	}

@@ -10,9 +10,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/textdiff"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
-	"github.com/wherry-dev/wherry/scheduler/secret"
 )
 
 // maskedLines returns the lines of a file, in which values that look like secrets are masked. They are found in YAML and in
@@ -21,7 +21,7 @@ func maskedLines(file string, data []byte) []textdiff.Line {
 	lines := plainLines(data)
 	for i, l := range lines {
 		lines[i].Key = "=" + l.Text
-		if l.Text != "(no text)" && secret.Looks("", l.Text) {
+		if l.Text != "(no text)" && show.LooksSecret("", l.Text) {
 			lines[i].Text = maskAfter(l.Text)
 		}
 	}
@@ -41,16 +41,16 @@ func maskedLines(file string, data []byte) []textdiff.Line {
 // maskAfter masks what follows the first separator of a line, or all but its indentation.
 func maskAfter(line string) string {
 	if i := strings.IndexAny(line, ":="); i >= 0 && !strings.HasPrefix(line[i:], "://") {
-		return line[:i+1] + " " + secret.Masked
+		return line[:i+1] + " " + show.Masked
 	}
-	return indentation(line) + secret.Masked
+	return indentation(line) + show.Masked
 }
 
 func indentation(line string) string { return line[:len(line)-len(strings.TrimLeft(line, " \t"))] }
 
 func maskAll(lines []textdiff.Line) {
 	for i := range lines {
-		lines[i].Text = indentation(lines[i].Text) + secret.Masked
+		lines[i].Text = indentation(lines[i].Text) + show.Masked
 	}
 }
 
@@ -58,8 +58,8 @@ func maskAll(lines []textdiff.Line) {
 func maskExports(lines []textdiff.Line) {
 	begin, key, text := 0, "", ""
 	end := func(to int) {
-		if key != "" && secret.Looks(key, strings.Trim(text, `"`)) {
-			lines[begin].Text = "export " + key + "=" + secret.Masked
+		if key != "" && show.LooksSecret(key, strings.Trim(text, `"`)) {
+			lines[begin].Text = "export " + key + "=" + show.Masked
 			maskAll(lines[begin+1 : to])
 		}
 	}
@@ -113,9 +113,9 @@ func maskYAML(lines []textdiff.Line, data []byte) bool {
 				n = end
 			case n == l.line-1:
 				runes := []rune(text)
-				lines[n].Text = string(runes[:min(l.column-1, len(runes))]) + secret.Masked
+				lines[n].Text = string(runes[:min(l.column-1, len(runes))]) + show.Masked
 			default:
-				lines[n].Text = indentation(text) + secret.Masked
+				lines[n].Text = indentation(text) + show.Masked
 			}
 		}
 	}
@@ -151,9 +151,9 @@ func leavesOf(d document) []leaf {
 				walk(n.Content[i], where+"["+item+"]", top)
 			}
 		case yaml.ScalarNode:
-			hidden := secret.Looks(where, n.Value) || secret.Looks(top, n.Value) ||
+			hidden := show.LooksSecret(where, n.Value) || show.LooksSecret(top, n.Value) ||
 				isSecret && (strings.HasPrefix(where, "data.") || strings.HasPrefix(where, "stringData."))
-			eachLeaf(structure(n), func(sub, text string) { hidden = hidden || sub != "" && secret.Looks(sub, text) })
+			eachLeaf(structure(n), func(sub, text string) { hidden = hidden || sub != "" && show.LooksSecret(sub, text) })
 			all = append(all, leaf{n.Line, n.Column, hidden})
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
-	"github.com/wherry-dev/wherry/scheduler/secret"
 )
 
 // Sites are the site values of a cluster type. The zero value is that of a type without any.
@@ -141,9 +141,9 @@ func siteValuesBetween(was, is sitevalues.Row) []SiteValueDifference {
 		if had == has && old == now {
 			continue
 		}
-		d.Secret = secret.Looks(key, old) || secret.Looks(key, now)
+		d.Secret = show.LooksSecret(key, old) || show.LooksSecret(key, now)
 		if d.Secret {
-			old, now = secret.Masked, secret.Masked
+			old, now = show.Masked, show.Masked
 		}
 		if had {
 			d.Old = &old

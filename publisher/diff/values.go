@@ -13,9 +13,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
-	"github.com/wherry-dev/wherry/scheduler/secret"
 )
 
 // ValueDifference is a value of a rendered file that becomes another one. Values that look like secrets
@@ -125,10 +125,10 @@ func newValueDifference(file string, v value) ValueDifference {
 func (d ValueDifference) masked(known bool) ValueDifference {
 	d.Secret = known
 	for _, v := range []*string{d.Old, d.New} {
-		d.Secret = d.Secret || v != nil && (secret.Looks(d.Key, *v) || secret.Looks(d.configKey, *v))
+		d.Secret = d.Secret || v != nil && (show.LooksSecret(d.Key, *v) || show.LooksSecret(d.configKey, *v))
 	}
 	if d.Secret {
-		mask := secret.Masked
+		mask := show.Masked
 		if d.Old != nil {
 			d.Old = &mask
 		}

@@ -12,7 +12,6 @@ import (
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
 
-	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -21,7 +20,7 @@ import (
 func (a *Access) Repository(repository string, o oci.Options) (oci.Target, error) {
 	host, name, _ := strings.Cut(repository, "/")
 	a.Own(o.AuthHosts...)
-	if (o.PlainHTTP || loopback.Is(host)) && !a.Owns(repository) {
+	if (o.PlainHTTP || oci.IsLoopback(host)) && !a.Owns(repository) {
 		o.Credential = func(context.Context, string) (auth.Credential, error) { return auth.EmptyCredential, nil }
 	}
 	var err error

@@ -16,7 +16,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/show"
-	"github.com/wherry-dev/wherry/bundle/similar"
 )
 
 // Context names the registry, the hub and the rest that a person works with, for commands outside a repository and for
@@ -137,7 +136,7 @@ func (c *Contexts) Get(name string) (Context, error) {
 			return one, nil
 		}
 	}
-	return Context{}, &UnknownContextError{Name: name, Near: similar.To(name, c.Names()), Known: c.Names()}
+	return Context{}, &UnknownContextError{Name: name, Near: show.Nearest(name, c.Names()), Known: c.Names()}
 }
 
 // Use makes a context the current one. An empty name leaves none.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/bundle/similar"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
@@ -180,7 +180,7 @@ func find(known []Environment, name, because string) (Environment, string, error
 		}
 		names = append(names, e.Name)
 	}
-	return Environment{}, "", &UnknownError{Name: name, Because: because, Known: names, Near: similar.To(name, names)}
+	return Environment{}, "", &UnknownError{Name: name, Because: because, Known: names, Near: show.Nearest(name, names)}
 }
 
 // Inside returns the environment whose folder or branch the folder is in that the repository was looked for from.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/gitcmd"
-	"github.com/wherry-dev/wherry/publisher/markdown"
 	"github.com/wherry-dev/wherry/rollout/gate"
 )
 
@@ -145,15 +145,15 @@ func (v *visit) text(commit string, verdict gate.Verdict) string {
 	for _, r := range verdict.Rules {
 		result := string(r.Result)
 		if r.Overridden != "" {
-			result += ", overridden by " + markdown.Code(r.Overridden)
+			result += ", overridden by " + show.MarkdownCode(r.Overridden)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", markdown.Text(r.Name), result, markdown.Code(oneLine(r.Has)), markdown.Code(oneLine(r.Wants)))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", show.Markdown(r.Name), result, show.MarkdownCode(oneLine(r.Has)), show.MarkdownCode(oneLine(r.Wants)))
 	}
 	if n := v.result.Contains(); n != "" {
 		fmt.Fprintf(&b, "\nIt contains %s:\n\n", n)
 	}
 	for _, c := range v.result.Commits {
-		fmt.Fprintf(&b, "- %s %s, %s\n", short(c.ID), markdown.Code(oneLine(c.Subject)), markdown.Code(oneLine(c.Author)))
+		fmt.Fprintf(&b, "- %s %s, %s\n", short(c.ID), show.MarkdownCode(oneLine(c.Subject)), show.MarkdownCode(oneLine(c.Author)))
 	}
 	if v.result.More > 0 {
 		fmt.Fprintf(&b, "- and %d more\n", v.result.More)
@@ -166,5 +166,5 @@ func counted(v gate.Verdict) string {
 	if v.CountedBy() == "" {
 		return ""
 	}
-	return ", " + markdown.Text(oneLine(v.CountedBy()))
+	return ", " + show.Markdown(oneLine(v.CountedBy()))
 }

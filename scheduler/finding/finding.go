@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/bundle/similar"
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 // Position is a place in the input. The zero value is no place.
@@ -134,7 +134,7 @@ func Join(errs []error) error {
 
 // DidYouMean returns a hint that names the known word nearest to word, or nothing.
 func DidYouMean(word string, known []string) string {
-	if best := similar.To(word, known); best != "" {
+	if best := show.Nearest(word, known); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
 	return ""

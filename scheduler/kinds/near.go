@@ -7,7 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/wherry-dev/wherry/bundle/similar"
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 // Type is the apiVersion and kind of an object.
@@ -73,11 +73,11 @@ func nearCore(n *yaml.Node, kind, version string) (Type, bool) {
 
 // nearKind returns the one of the known kinds that a kind is near to; empty if there is none.
 func nearKind(kind string, known []string) string {
-	if near := similar.To(kind, known); near != "" || len(kind) < len("List") {
+	if near := show.Nearest(kind, known); near != "" || len(kind) < len("List") {
 		return near
 	}
 	if item := kind[:len(kind)-len("List")]; strings.EqualFold(kind[len(item):], "List") {
-		return similar.To(item, known) // as the API server lists them
+		return show.Nearest(item, known) // as the API server lists them
 	}
 	return ""
 }
@@ -100,7 +100,7 @@ func nearGroup(group string) string {
 		parts := strings.Split(ours, ".")
 		last := strings.LastIndexByte(group, '.')
 		switch {
-		case similar.Edits(group, ours) <= len(ours)/4,
+		case show.Edits(group, ours) <= len(ours)/4,
 			last > 0 && group[:last] == strings.Join(parts[:len(parts)-1], "."): // with another ending
 			return api
 		}

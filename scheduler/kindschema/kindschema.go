@@ -15,7 +15,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/wherry-dev/wherry/bundle/similar"
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 //go:generate go test . -run TestSchemasAreCurrent -update
@@ -88,5 +88,5 @@ func Near(name string) string {
 		lower[strings.ToLower(n)] = n
 		all = append(all, strings.ToLower(n))
 	}
-	return lower[similar.To(strings.ToLower(name), all)]
+	return lower[show.Nearest(strings.ToLower(name), all)]
 }

@@ -8,10 +8,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
-	"github.com/wherry-dev/wherry/scheduler/secret"
 	"github.com/wherry-dev/wherry/scheduler/siteschema"
 )
 
@@ -32,7 +32,7 @@ func (l *linter) siteValues() {
 			continue
 		}
 		for _, key := range schema.Document.Keys() {
-			if value := schema.Document.Properties[key].Default; secret.Looks(key, fmt.Sprint(value)) && value != nil {
+			if value := schema.Document.Properties[key].Default; show.LooksSecret(key, fmt.Sprint(value)) && value != nil {
 				l.add(finding.CodeSiteSecret, schema.Position(key, "default"), siteSecretHint, "the default of site value %s of %q looks like a secret", key, cm.Metadata.Name)
 			}
 		}
@@ -60,7 +60,7 @@ func (l *linter) valuesOfCluster(c *kinds.Cluster) {
 	ct := l.objects.ClusterTypes[c.Spec.ClusterType]
 	for _, key := range slices.Sorted(maps.Keys(c.Spec.Values)) {
 		v := c.Spec.Values[key]
-		if secret.Looks(key, fmt.Sprint(v.Value)) {
+		if show.LooksSecret(key, fmt.Sprint(v.Value)) {
 			l.add(finding.CodeSiteSecret, c.Position(v.Line), siteSecretHint, "site value %s of Cluster %q looks like a secret", key, c.Metadata.Name)
 		}
 	}

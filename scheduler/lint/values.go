@@ -9,9 +9,9 @@ import (
 	"go.yaml.in/yaml/v3"
 	yamlv2 "gopkg.in/yaml.v2"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
-	"github.com/wherry-dev/wherry/scheduler/secret"
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
@@ -26,7 +26,7 @@ func (l *linter) values() {
 		for i := range w.Spec.DeploymentTargets {
 			t := &w.Spec.DeploymentTargets[i]
 			for _, key := range slices.Sorted(maps.Keys(t.Manifests)) {
-				if secret.Looks(key, t.Manifests[key]) {
+				if show.LooksSecret(key, t.Manifests[key]) {
 					l.add(finding.CodeSecret, w.Position(t.Line), secretHint, "manifests.%s of target %q of workload %q looks like a secret", key, t.Name, w.Metadata.Name)
 				}
 			}
@@ -41,7 +41,7 @@ func (l *linter) value(cm *kinds.ConfigMap, key string, v kinds.Text) {
 	if !cm.IsAzure() {
 		name = key
 	}
-	if secret.Looks(name, v.Value) {
+	if show.LooksSecret(name, v.Value) {
 		l.add(finding.CodeSecret, cm.Position(v.Line), secretHint, "%s of ConfigMap %q looks like a secret", key, cm.Metadata.Name)
 	}
 	parsed := yamlvalue.Parse(v.Value)

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/scheduler/finding"
-	"github.com/wherry-dev/wherry/scheduler/secret"
 )
 
 // Cache compiles each schema once. Several goroutines may use it at once.
@@ -159,7 +159,7 @@ func (s *Schema) violations(all []Value, steps *meter) ([]Violation, error) {
 	}
 	found := violationsOf(invalid, message.NewPrinter(language.English))
 	for i, v := range found {
-		if v.quotes && secret.Looks(strings.TrimSuffix(v.Path, ":"), fmt.Sprint(values[v.Key])) {
+		if v.quotes && show.LooksSecret(strings.TrimSuffix(v.Path, ":"), fmt.Sprint(values[v.Key])) {
 			found[i].Message = "not what is asked for (the value looks like a secret and is not shown)"
 		}
 	}

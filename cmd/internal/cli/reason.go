@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/bundle/similar"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/docs"
 )
 
@@ -24,7 +24,7 @@ func WriteReason(w io.Writer, name, hint string, others ...string) error {
 		}
 	}
 	if rows == nil {
-		if near := similar.To(name, append(slices.Sorted(maps.Keys(known)), others...)); near != "" {
+		if near := show.Nearest(name, append(slices.Sorted(maps.Keys(known)), others...)); near != "" {
 			hint = fmt.Sprintf("did you mean %s?", near)
 		}
 		return &UnknownReasonError{name, hint}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/show"
-	"github.com/wherry-dev/wherry/bundle/similar"
 )
 
 func helpHint(cmd *cobra.Command) string { return fmt.Sprintf("see %q", cmd.CommandPath()+" --help") }
@@ -75,7 +74,7 @@ func unknownTopic(root *cobra.Command, name string, err error) error {
 	}
 	root.SuggestionsMinimumDistance = maxDistance
 	suggestions := root.SuggestionsFor(name)
-	if near := similar.To(name, topics); near != "" {
+	if near := show.Nearest(name, topics); near != "" {
 		suggestions = append(suggestions, near)
 	}
 	hint := fmt.Sprintf("%q lists the topics, and %q the commands", root.Name()+" help topics", root.Name()+" --help")
@@ -169,7 +168,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		var known []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 		err = fmt.Errorf("unknown flag --%s", unknown.GetSpecifiedName())
-		if near := similar.To(unknown.GetSpecifiedName(), known); near != "" {
+		if near := show.Nearest(unknown.GetSpecifiedName(), known); near != "" {
 			return Fail(Usage, err, fmt.Sprintf("did you mean --%s? Else %s", near, helpHint(cmd)))
 		}
 	case errors.As(err, &without):

@@ -20,7 +20,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
 	"github.com/wherry-dev/wherry/bundle/show"
-	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/fleet"
@@ -94,7 +93,7 @@ var Everywhere = cli.Kinds{
 
 	// Releases and trust.
 	cli.AsBy(func(e *published.NoEnvironmentError) (int, string) {
-		return cli.Failed, near(similar.To(e.Environment, e.Others), neverPublished)
+		return cli.Failed, near(show.Nearest(e.Environment, e.Others), neverPublished)
 	}),
 	cli.As[*bundle.AmbiguousError](cli.Usage, "write more digits of the digest"),
 	cli.AsBy(func(e *published.UnknownReleaseError) (int, string) {
@@ -272,5 +271,5 @@ func Near(name string, known []string) string {
 	if n := len(known); n > 0 && n <= maxNames {
 		all = "known: " + strings.Join(known, ", ")
 	}
-	return near(similar.To(name, known), all)
+	return near(show.Nearest(name, known), all)
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/diskfile"
-	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub/access"
@@ -62,7 +61,7 @@ func HubToken(cmd *cobra.Command, file, hub string) (string, error) {
 		return accessToken(logins.file, []byte(stored))
 	}
 	u, err := url.Parse(hub)
-	if err != nil || !loopback.Is(u.Host) {
+	if err != nil || !oci.IsLoopback(u.Host) {
 		return "", nil
 	}
 	file = filepath.Join(cmp.Or(os.Getenv(HubDataVariable), "hub"), access.AdminTokenFile)

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/duration"
-	"github.com/wherry-dev/wherry/bundle/similar"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -89,7 +89,7 @@ func withNearest(ctx context.Context, at registrar, name string, err error) erro
 			known = append(known, r.Name, r.UID)
 		}
 	}
-	if near := similar.To(name, known); near != "" {
+	if near := show.Nearest(name, known); near != "" {
 		return cli.Fail(cli.No, err, fmt.Sprintf("did you mean %s?", near))
 	}
 	return err

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/bundle/certificate"
-	"github.com/wherry-dev/wherry/bundle/loopback"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/access"
@@ -254,11 +254,11 @@ func (s serving) listen(log *slog.Logger) (net.Listener, string, error) {
 	if (s.certificate == "") != (s.key == "") {
 		return nil, "", cli.Usagef("--tls-cert and --tls-key need each other")
 	}
-	if s.certificate == "" && !s.insecure && !loopback.Is(host) {
+	if s.certificate == "" && !s.insecure && !oci.IsLoopback(host) {
 		return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--addr %s: other machines can reach it, and plain HTTP hides nothing from them", s.addr),
 			"give --tls-cert and --tls-key, or --insecure-http where a proxy has TLS")
 	}
-	if s.anonymous && !loopback.Is(host) {
+	if s.anonymous && !oci.IsLoopback(host) {
 		return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--anonymous: other machines can reach --addr %s", s.addr), "leave --anonymous out, and give people access tokens")
 	}
 	var config *tls.Config

@@ -6,7 +6,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/diff"
-	"github.com/wherry-dev/wherry/publisher/markdown"
 )
 
 // writeChecks lists the platform's checks that do not accept the plan.
@@ -27,6 +26,6 @@ func (c *comment) checks(d *diff.Difference) {
 		if j.Warning {
 			mark, word = "WARNING", "Warning"
 		}
-		fmt.Fprintf(c, "\n> [!%s]\n> **%s:** %s\n", mark, word, markdown.Text(j.Err().Error()))
+		fmt.Fprintf(c, "\n> [!%s]\n> **%s:** %s\n", mark, word, show.Markdown(j.Err().Error()))
 	}
 }

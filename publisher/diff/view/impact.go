@@ -9,7 +9,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/impact"
-	"github.com/wherry-dev/wherry/publisher/markdown"
 )
 
 // impactRows returns what the plan costs each cluster type, the head first; nil if it costs nothing. Columns of which
@@ -137,7 +136,7 @@ func (c *comment) impact(d *diff.Difference) {
 	}
 	c.head("", strings.Split(strings.ToLower(strings.Join(rows[0], "\t")), "\t")...)
 	for i, cells := range rows[1:] {
-		cells[0] = markdown.Code(cells[0])
+		cells[0] = show.MarkdownCode(cells[0])
 		c.row(i, cells...)
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/diff"
-	"github.com/wherry-dev/wherry/publisher/markdown"
 )
 
 const (
@@ -27,25 +26,25 @@ type comment struct {
 // Markdown returns a plan as Markdown, for a comment on a pull request.
 func Markdown(d *diff.Difference) []byte {
 	var c comment
-	fmt.Fprintf(&c, "**wherry plan:** %s\n", markdown.Text(Summary(d)))
+	fmt.Fprintf(&c, "**wherry plan:** %s\n", show.Markdown(Summary(d)))
 	if text := ImpactSummary(d); text != "" {
-		fmt.Fprintf(&c, "\n**Impact:** %s\n", markdown.Text(text))
+		fmt.Fprintf(&c, "\n**Impact:** %s\n", show.Markdown(text))
 	}
 	for _, text := range sharedFiles(d) {
-		fmt.Fprintf(&c, "\n**Not published:** %s\n", markdown.Text(text))
+		fmt.Fprintf(&c, "\n**Not published:** %s\n", show.Markdown(text))
 	}
 	if d.NotHeld > 0 {
-		fmt.Fprintf(&c, "\n**Without a proof:** %s\n", markdown.Text(notHeldText(d)))
+		fmt.Fprintf(&c, "\n**Without a proof:** %s\n", show.Markdown(notHeldText(d)))
 	}
 	for _, text := range siteCosts(d) {
-		fmt.Fprintf(&c, "\n**Site values:** %s\n", markdown.Text(text))
+		fmt.Fprintf(&c, "\n**Site values:** %s\n", show.Markdown(text))
 	}
 	for _, text := range lackingRights(d) {
-		fmt.Fprintf(&c, "\n**Permissions:** %s\n", markdown.Text(text))
+		fmt.Fprintf(&c, "\n**Permissions:** %s\n", show.Markdown(text))
 	}
 	c.checks(d)
 	for _, r := range d.Renames {
-		fmt.Fprintf(&c, "\n> [!WARNING]\n> **Renamed?** %s\n", markdown.Text(renameText(r)))
+		fmt.Fprintf(&c, "\n> [!WARNING]\n> **Renamed?** %s\n", show.Markdown(renameText(r)))
 	}
 	c.types(d)
 	c.rings(d)
@@ -55,7 +54,7 @@ func Markdown(d *diff.Difference) []byte {
 	c.awaiting(d)
 	c.waiting(d)
 	if empty := emptyTypes(d); len(empty) > 0 {
-		fmt.Fprintf(&c, "\nNothing is on these cluster types: %s\n", markdown.Text(show.List(empty, maxNames)))
+		fmt.Fprintf(&c, "\nNothing is on these cluster types: %s\n", show.Markdown(show.List(empty, maxNames)))
 	}
 	if c.left > 0 {
 		fmt.Fprintf(&c, "\n%d more lines are not shown; `wherry plan -o table` shows all.\n", c.left)
@@ -88,8 +87,8 @@ func (c *comment) types(d *diff.Difference) {
 	c.head("", "cluster type", "result", "assignments", "added", "removed", "changed", "failed", "note")
 	for i, ct := range rows {
 		n := ct.Count()
-		c.row(i, markdown.Code(ct.ClusterType), string(ct.Result), fmt.Sprint(ct.Assignments), fmt.Sprint(n.Added), fmt.Sprint(n.Removed),
-			fmt.Sprint(n.Changed), fmt.Sprint(n.Failed), markdown.Text(typeNote(ct)))
+		c.row(i, show.MarkdownCode(ct.ClusterType), string(ct.Result), fmt.Sprint(ct.Assignments), fmt.Sprint(n.Added), fmt.Sprint(n.Removed),
+			fmt.Sprint(n.Changed), fmt.Sprint(n.Failed), show.Markdown(typeNote(ct)))
 	}
 	if same := len(d.ClusterTypes) - len(rows); same > 0 {
 		fmt.Fprintf(c, "\n%s more: unchanged.\n", show.Count(same, "cluster type"))
@@ -103,7 +102,7 @@ func (c *comment) rings(d *diff.Difference) {
 			if n == 0 {
 				c.head("**Rings**", "cluster type", "rings", "what becomes of them")
 			}
-			c.row(n, markdown.Code(ct.ClusterType), markdown.Text(l[0]), markdown.Text(l[1]))
+			c.row(n, show.MarkdownCode(ct.ClusterType), show.Markdown(l[0]), show.Markdown(l[1]))
 			n++
 		}
 	}
@@ -117,7 +116,7 @@ func (c *comment) changes(d *diff.Difference) {
 	c.head("", "", "assignments", "what", "because")
 	n := 0
 	for _, g := range groups {
-		names := markdown.Text(show.List(g.names, maxNames))
+		names := show.Markdown(show.List(g.names, maxNames))
 		for i, l := range g.lines {
 			change := string(g.change)
 			if g.change == diff.ChangeRemoved {
@@ -126,11 +125,11 @@ func (c *comment) changes(d *diff.Difference) {
 			if i > 0 {
 				change, names = "", ""
 			}
-			what := markdown.Text(l.text)
+			what := show.Markdown(l.text)
 			if l.key != "" {
-				what = fmt.Sprintf("%s: %s → %s", markdown.Code(l.key), markdown.Code(l.old), markdown.Code(l.new))
+				what = fmt.Sprintf("%s: %s → %s", show.MarkdownCode(l.key), show.MarkdownCode(l.old), show.MarkdownCode(l.new))
 			}
-			c.row(n, change, names, what, markdown.Text(l.because))
+			c.row(n, change, names, what, show.Markdown(l.because))
 			n++
 		}
 	}
@@ -139,17 +138,17 @@ func (c *comment) changes(d *diff.Difference) {
 func (c *comment) failures(d *diff.Difference) {
 	var rows [][]string
 	for _, u := range slices.Concat(d.Unread, d.Dropping) {
-		rows = append(rows, []string{"registration " + markdown.Code(u.Registration) + ", which keeps what it has", markdown.Text(strings.TrimSpace(firstLines(u.Error)))})
+		rows = append(rows, []string{"registration " + show.MarkdownCode(u.Registration) + ", which keeps what it has", show.Markdown(strings.TrimSpace(firstLines(u.Error)))})
 	}
 	for _, f := range d.FailedPolicies {
-		rows = append(rows, []string{"policy " + markdown.Code(f.Policy) + ", whose assignments are kept", markdown.Text(strings.TrimSpace(firstLines(f.Error)))})
+		rows = append(rows, []string{"policy " + show.MarkdownCode(f.Policy) + ", whose assignments are kept", show.Markdown(strings.TrimSpace(firstLines(f.Error)))})
 	}
 	for _, ct := range d.ClusterTypes {
 		for _, f := range ct.Failed {
-			rows = append(rows, []string{markdown.Code(ct.ClusterType+"/"+f.Name) + stands(f), markdown.Text(strings.TrimSpace(firstLines(f.Error)))})
+			rows = append(rows, []string{show.MarkdownCode(ct.ClusterType+"/"+f.Name) + stands(f), show.Markdown(strings.TrimSpace(firstLines(f.Error)))})
 		}
 		for _, f := range ct.FailedSites {
-			rows = append(rows, []string{markdown.Text(siteName(ct.ClusterType, f)) + siteStands(f), markdown.Text(strings.TrimSpace(firstLines(f.Error)))})
+			rows = append(rows, []string{show.Markdown(siteName(ct.ClusterType, f)) + siteStands(f), show.Markdown(strings.TrimSpace(firstLines(f.Error)))})
 		}
 	}
 	if len(rows) > 0 {
@@ -165,7 +164,7 @@ func (c *comment) awaiting(d *diff.Difference) {
 		if i == 0 {
 			c.head("**These workloads keep what they have until it is proved**", "workload", "why")
 		}
-		c.row(i, markdown.Code(strings.TrimPrefix(w.Registration+"/"+w.Workload, "/")), markdown.Text(w.Reason))
+		c.row(i, show.MarkdownCode(strings.TrimPrefix(w.Registration+"/"+w.Workload, "/")), show.Markdown(w.Reason))
 	}
 }
 
@@ -175,6 +174,6 @@ func (c *comment) waiting(d *diff.Difference) {
 	}
 	c.head("**No policy selects these deployment targets**", "workspace", "targets")
 	for i, w := range d.Waiting {
-		c.row(i, markdown.Text(workspaceName(w.Workspace)), markdown.Text(show.List(waitingNames(w), maxNames)))
+		c.row(i, show.Markdown(workspaceName(w.Workspace)), show.Markdown(show.List(waitingNames(w), maxNames)))
 	}
 }

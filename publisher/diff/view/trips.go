@@ -11,7 +11,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/impact"
-	"github.com/wherry-dev/wherry/publisher/markdown"
 	"github.com/wherry-dev/wherry/publisher/trips"
 )
 
@@ -49,13 +48,13 @@ func head(column string) string {
 // TripsMarkdown returns what media would carry as Markdown, with at most 50 sites.
 func TripsMarkdown(t *trips.Trips) []byte {
 	var c comment
-	fmt.Fprintf(&c, "**wherry plan --offline:** %s\n", markdown.Text(TripsSummary(t)))
+	fmt.Fprintf(&c, "**wherry plan --offline:** %s\n", show.Markdown(TripsSummary(t)))
 	rows := tripRows(t)
 	if len(rows) > 0 {
 		c.head("", rows[0]...)
 		for n, cells := range rows[1:] {
 			for i, cell := range cells {
-				cells[i] = markdown.Text(show.Line(cell))
+				cells[i] = show.Markdown(show.Line(cell))
 			}
 			c.row(n, cells...)
 		}

@@ -1,4 +1,4 @@
-package similar
+package show
 
 import (
 	"strings"
@@ -13,6 +13,6 @@ func TestTheNearestWordIsFound(t *testing.T) {
 		"intervall": "interval", "itnerval": "interval", "REGISTRY": "Registry", "registy": "registry",
 		"xyzzy": "", "": "", strings.Repeat("x", 100): "", "rng": "ring",
 	} {
-		require.Equal(t, want, To(word, known), word)
+		require.Equal(t, want, Nearest(word, known), word)
 	}
 }

@@ -1,4 +1,4 @@
-package markdown
+package show
 
 import (
 	"bytes"
@@ -30,10 +30,10 @@ func TestText(t *testing.T) {
 		"a\u202eb\x1b[2J":          "a\ufffdb\ufffd&#91;2J",
 		"www.evil.example":         "www&#46;\u200bevil.example",
 	} {
-		require.Equal(t, want, Text(s), "%q", s)
+		require.Equal(t, want, Markdown(s), "%q", s)
 	}
 	for s, want := range map[string]string{"": "", "a/b": "`a/b`", "a|b": "<code>a&#124;b</code>", "a`b": "<code>a&#96;b</code>", " \n": ""} {
-		require.Equal(t, want, Code(s), "%q", s)
+		require.Equal(t, want, MarkdownCode(s), "%q", s)
 	}
 }
 
@@ -43,7 +43,7 @@ var tags = regexp.MustCompile(`</?[a-z][^>]*>`)
 // requires that nothing comes of it but its own text.
 func check(t *testing.T, s string) {
 	parser := goldmark.New(goldmark.WithExtensions(extension.GFM, extension.Footnote), goldmark.WithRendererOptions(renderer.WithUnsafe()))
-	source := []byte("Said: " + Text(s) + "\n\n" + Text(s) + "\n\n- one " + Text(s) + "\n\n| a | b |\n|-|-|\n| " + Text(s) + " | " + Code(s) + " |\n| c | d |\n")
+	source := []byte("Said: " + Markdown(s) + "\n\n" + Markdown(s) + "\n\n- one " + Markdown(s) + "\n\n| a | b |\n|-|-|\n| " + Markdown(s) + " | " + MarkdownCode(s) + " |\n| c | d |\n")
 	document := parser.Parser().Parse(text.NewReader(source))
 	rows, cells, lists := 0, 0, 0
 	require.NoError(t, ast.Walk(document, func(n ast.Node, entering bool) (ast.WalkStatus, error) {

@@ -1,4 +1,4 @@
-package secret
+package show
 
 import (
 	"testing"
@@ -54,7 +54,7 @@ func TestWhatLooksLikeASecret(t *testing.T) {
 		"a reference to a secret in YAML":        {"APP", "passwordFrom:\n  name: till\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, c.secret, Looks(c.key, c.value))
+			require.Equal(t, c.secret, LooksSecret(c.key, c.value))
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package loopback
+package oci
 
 import (
 	"testing"
@@ -13,6 +13,6 @@ func TestIs(t *testing.T) {
 		"": false, ":8080": false, "0.0.0.0": false, "192.0.2.7": false, "localhost.evil.example": false,
 		"127.0.0.1.evil.example": false, "registry.plant-7:5000": false, "[::]:80": false, "::1%lo": true,
 	} {
-		require.Equal(t, want, Is(host), host)
+		require.Equal(t, want, IsLoopback(host), host)
 	}
 }

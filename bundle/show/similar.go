@@ -1,14 +1,13 @@
-// Package similar finds the known word that a person has probably mistyped. Begin with To.
-package similar
+package show
 
 import "strings"
 
 // maxWord bounds the words that are compared, in bytes: the cost grows with the product of their lengths.
 const maxWord = 64
 
-// To returns the known word nearest to word, or nothing if none is near: half of the word's letters may differ, and three
+// Nearest returns the known word nearest to word, or nothing if none is near: half of the word's letters may differ, and three
 // at most. Case counts only between words that are equally near.
-func To(word string, known []string) string {
+func Nearest(word string, known []string) string {
 	best, nearest, same := "", 1+min(3, max(1, len(word)/2)), 0
 	for _, k := range known {
 		distance, exact := Edits(strings.ToLower(word), strings.ToLower(k)), Edits(word, k)

@@ -1,5 +1,4 @@
-// Package secret guesses which configuration values are secrets, so that no output shows them.
-package secret
+package show
 
 import (
 	"regexp"
@@ -11,13 +10,13 @@ import (
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
-// Looks reports whether a configuration value is probably a secret, by its key or by its form. It is a guess from
+// LooksSecret reports whether a configuration value is probably a secret, by its key or by its form. It is a guess from
 // names and shapes. It errs on the safe side for hiding values, and seldom enough for warnings. It does not measure
 // randomness, because digests and identifiers are random too.
 //
 // An empty text, a boolean and a template that only refers to another value are never secrets, whatever the
 // key. The key may be a path such as db.password, of which the last part counts.
-func Looks(key, value string) bool {
+func LooksSecret(key, value string) bool {
 	return isSecretNamed(key, value) || secretShape().MatchString(value) || holdsSecretPair(value)
 }
 
@@ -139,7 +138,7 @@ const Masked = "(secret)"
 
 // Mask returns value, or [Masked] if it looks like a secret.
 func Mask(key, value string) string {
-	if Looks(key, value) {
+	if LooksSecret(key, value) {
 		return Masked
 	}
 	return value

@@ -1,8 +1,4 @@
-// Package markdown writes foreign text into Markdown as forges render it: GitHub's, GitLab's, Gitea's and Azure DevOps'.
-//
-// Whatever the text is, it stays text: no link, image, mention, reference, emphasis, HTML, cell or line comes of it. Use [Text] for
-// text in a sentence or a cell, and [Code] for names and values.
-package markdown
+package show
 
 import (
 	"fmt"
@@ -16,8 +12,8 @@ import (
 // # or !, URLs. They look there after Markdown's own escapes are gone.
 const apart = "\u200b"
 
-// Text returns s as Markdown, on one line: a line break becomes <br>.
-func Text(s string) string {
+// Markdown returns s as Markdown, on one line: a line break becomes <br>.
+func Markdown(s string) string {
 	var b strings.Builder
 	plain := clean(s)
 	list := startsList.FindString(plain)
@@ -41,14 +37,14 @@ func Text(s string) string {
 	return b.String()
 }
 
-// Code returns s as a code span, without line breaks; empty for an empty s.
-func Code(s string) string {
+// MarkdownCode returns s as a code span, without line breaks; empty for an empty s.
+func MarkdownCode(s string) string {
 	s = strings.TrimSpace(strings.ReplaceAll(clean(s), "\n", " "))
 	if s == "" {
 		return ""
 	}
 	if strings.ContainsAny(s, "`|\\") { // which renderers read in different ways in cells
-		return "<code>" + Text(s) + "</code>"
+		return "<code>" + Markdown(s) + "</code>"
 	}
 	return "`" + s + "`"
 }

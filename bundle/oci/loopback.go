@@ -1,5 +1,4 @@
-// Package loopback recognizes the names and addresses of this machine. Begin with Is.
-package loopback
+package oci
 
 import (
 	"net"
@@ -7,9 +6,9 @@ import (
 	"strings"
 )
 
-// Is reports whether host, a name or an address with or without a port, is this machine: localhost, or an address of
+// IsLoopback reports whether host, a name or an address with or without a port, is this machine: localhost, or an address of
 // a loopback interface. It makes no DNS query. See RFC 6761, section 6.3.
-func Is(host string) bool {
+func IsLoopback(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		name = h
