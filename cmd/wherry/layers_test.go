@@ -140,8 +140,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"": {"artifacts", "catalog", "checks", "deltas", "diff", "impact", "keys", "pack", "platform", "releases", "signing", "state", "trust", "usage"},
 
 			"author/scaffold": {"author", "gitrepo", "starter"},
-			"author":          {"author/files", "gitrepo", "platform", "settings"},
-			"author/files":    {"textdiff"},
+			"author":          {"gitrepo", "platform", "settings", "textdiff"},
 
 			"checks": {"forge", "keys", "program"},
 

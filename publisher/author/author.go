@@ -5,7 +5,8 @@
 // [Platform.Remove] return a [Plan], and [Plan.Apply] writes it. A plan is checked before it exists: the platform is loaded
 // as it would be, and mistakes that it does not have yet are an error. Text that does not change stays as it is, byte for
 // byte. Only files of the folder are read: other branches and repositories of app teams are out of reach, and a plan says
-// so where that matters.
+// so where that matters. A plan's [FileSet] changes several files as one operation: if a step fails, the steps before it are
+// undone, and if somebody has changed a file since it was read, no file changes.
 package author
 
 import (
@@ -22,7 +23,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/bundle/yamltext"
-	"github.com/wherry-dev/wherry/publisher/author/files"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/settings"
@@ -245,7 +245,7 @@ func (p *Platform) visit(tree fs.FS, name string, e fs.DirEntry, err error) erro
 func (p *Platform) index(tree fs.FS) {
 	for _, f := range p.Files {
 		var err error
-		if f.text, err = yamltext.Parse(f.Data); err != nil || len(f.Data) > files.MaxBytes {
+		if f.text, err = yamltext.Parse(f.Data); err != nil || len(f.Data) > MaxBytes {
 			f.text = nil
 			continue
 		}

@@ -10,7 +10,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/bundle/yamltext"
-	"github.com/wherry-dev/wherry/publisher/author/files"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
@@ -60,7 +59,7 @@ func (p *Platform) Set(ctx context.Context, o *Object, settings []Setting) (*Pla
 		data = after
 		plan.Edits = append(plan.Edits, Edit{placeOf(data, o, s), fmt.Sprintf("%s %q: %s", o.Kind, o.Name, s.Path)})
 	}
-	plan.Changes = []files.Change{{Name: o.File.Name, Before: o.File.Data, After: data}}
+	plan.Changes = []FileChange{{Name: o.File.Name, Before: o.File.Data, After: data}}
 	return plan, p.check(ctx, plan)
 }
 
@@ -74,7 +73,7 @@ func (p *Platform) Append(ctx context.Context, o *Object, list yamltext.Path, va
 		return nil, byHand(o.File, err)
 	}
 	plan := &Plan{Edits: []Edit{{placeOf(data, o, Setting{Path: list}), fmt.Sprintf("%s %q: %s", o.Kind, o.Name, list)}}}
-	plan.Changes = []files.Change{{Name: o.File.Name, Before: o.File.Data, After: data}}
+	plan.Changes = []FileChange{{Name: o.File.Name, Before: o.File.Data, After: data}}
 	return plan, p.check(ctx, plan)
 }
 
@@ -140,7 +139,7 @@ func (p *Platform) Replace(ctx context.Context, o *Object, text []byte) (*Plan, 
 		return nil, err
 	}
 	plan := &Plan{Edits: []Edit{{o.Position(), fmt.Sprintf("%s %q", o.Kind, o.Name)}}}
-	plan.Changes = []files.Change{{Name: o.File.Name, Before: o.File.Data, After: after}}
+	plan.Changes = []FileChange{{Name: o.File.Name, Before: o.File.Data, After: after}}
 	return plan, p.check(ctx, plan)
 }
 
@@ -169,8 +168,8 @@ func syntaxError(o *Object, data []byte, err error) error {
 func (p *Platform) Create(ctx context.Context, created map[string][]byte) (*Plan, error) {
 	plan := &Plan{}
 	for name, data := range created {
-		plan.Changes = append(plan.Changes, files.Change{Name: name, After: data})
+		plan.Changes = append(plan.Changes, FileChange{Name: name, After: data})
 	}
-	slices.SortFunc(plan.Changes, func(a, b files.Change) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(plan.Changes, func(a, b FileChange) int { return strings.Compare(a.Name, b.Name) })
 	return plan, p.check(ctx, plan)
 }

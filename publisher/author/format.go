@@ -9,18 +9,17 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle/yamltext"
-	"github.com/wherry-dev/wherry/publisher/author/files"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // Formatted are the files that Format changes, with paths from the current folder.
 type Formatted struct {
-	files.Set
+	FileSet
 	Mistakes []error // of files that are no YAML, which stay as they are
 }
 
 // Apply writes the files: all of them or none.
-func (f *Formatted) Apply() error { return (&Plan{Set: f.Set}).Apply() }
+func (f *Formatted) Apply() error { return (&Plan{FileSet: f.FileSet}).Apply() }
 
 // Format returns what becomes of files, and of the YAML files in folders that a platform would read, in their canonical form.
 func Format(ctx context.Context, names []string) (*Formatted, error) {
@@ -31,7 +30,7 @@ func Format(ctx context.Context, names []string) (*Formatted, error) {
 			return nil, wrong("", "%w", err)
 		}
 		if !info.IsDir() {
-			if texts[name], err = files.Read(name); err != nil {
+			if texts[name], err = ReadFile(name); err != nil {
 				return nil, wrong("", "%w", err)
 			}
 			continue
@@ -56,13 +55,13 @@ func Format(ctx context.Context, names []string) (*Formatted, error) {
 			line, text := yamltext.Mistake(before, err)
 			done.Mistakes = append(done.Mistakes, fmt.Errorf("%s: %s", finding.Position{File: filepath.ToSlash(name), Line: line}, text))
 		} else if string(after) != string(before) {
-			done.Changes = append(done.Changes, files.Change{Name: filepath.ToSlash(name), Before: before, After: after})
+			done.Changes = append(done.Changes, FileChange{Name: filepath.ToSlash(name), Before: before, After: after})
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 	}
-	slices.SortFunc(done.Changes, func(a, b files.Change) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(done.Changes, func(a, b FileChange) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(done.Mistakes, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return done, nil
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/publisher/author/files"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -20,7 +19,7 @@ import (
 
 // Plan is a change of a platform that has been checked and not yet made.
 type Plan struct {
-	files.Set
+	FileSet
 	// Edits lists the places that change, for people.
 	Edits []Edit
 	// Notes name places that the plan does not reach, and its consequences for clusters.
@@ -37,9 +36,9 @@ type Edit struct {
 
 // Apply writes the plan: all of it or nothing.
 func (p *Plan) Apply() error {
-	err := p.Set.Apply()
+	err := p.FileSet.Apply()
 	switch {
-	case errors.Is(err, files.ErrChanged):
+	case errors.Is(err, ErrChanged):
 		return wrong("run the command again", "%w", err)
 	case errors.Is(err, fs.ErrExist):
 		return wrong("choose another name", "%w", err)
@@ -57,7 +56,7 @@ func (p *Platform) contents() map[string][]byte {
 }
 
 // after returns the files as a set of changes makes them.
-func (p *Platform) after(set files.Set) map[string][]byte {
+func (p *Platform) after(set FileSet) map[string][]byte {
 	all := p.contents()
 	for _, c := range set.Changes {
 		if delete(all, c.Name); c.After != nil && isObjectFile(c.Name) {
@@ -90,7 +89,7 @@ func (p *Platform) check(ctx context.Context, plan *Plan) error {
 	if err != nil {
 		return err
 	}
-	after, err := p.mistakes(ctx, p.after(plan.Set))
+	after, err := p.mistakes(ctx, p.after(plan.FileSet))
 	if err != nil {
 		return err
 	}

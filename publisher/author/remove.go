@@ -6,8 +6,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/wherry-dev/wherry/publisher/author/files"
 )
 
 // Remove returns the plan that removes an object, and its file if that has no other. What anything refers to is not removed:
@@ -29,7 +27,7 @@ func (p *Platform) Remove(ctx context.Context, kind, name, environment string) (
 		return nil, byHand(o.File, err)
 	}
 	plan := &Plan{Edits: []Edit{{o.Position(), fmt.Sprintf("%s %q", kind, name)}}, Notes: removeNotes(kind, p)}
-	plan.Changes = []files.Change{{Name: o.File.Name, Before: o.File.Data, After: after}}
+	plan.Changes = []FileChange{{Name: o.File.Name, Before: o.File.Data, After: after}}
 	return plan, p.check(ctx, plan)
 }
 

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/wherry-dev/wherry/bundle/yamltext"
-	"github.com/wherry-dev/wherry/publisher/author/files"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -72,7 +71,7 @@ func (p *Platform) Rename(ctx context.Context, kind, from, to, environment strin
 	for _, r := range references {
 		changes.add(r)
 	}
-	slices.SortStableFunc(plan.Moves, func(a, b files.Move) int { // files first, since their folder may move
+	slices.SortStableFunc(plan.Moves, func(a, b FileMove) int { // files first, since their folder may move
 		return cmp.Or(strings.Count(b.From, "/")-strings.Count(a.From, "/"), strings.Compare(a.From, b.From))
 	})
 	var err error
@@ -109,18 +108,18 @@ func (p *Platform) checkShared(kind, name, environment string, targets []*Object
 }
 
 // moveFile returns the move of a file that is called like its only object.
-func (p *Platform) moveFile(o *Object, from, to string) (files.Move, bool) {
+func (p *Platform) moveFile(o *Object, from, to string) (FileMove, bool) {
 	base, ext := path.Base(o.File.Name), path.Ext(o.File.Name)
 	for _, other := range p.Objects {
 		if other != o && other.File == o.File {
-			return files.Move{}, false
+			return FileMove{}, false
 		}
 	}
-	return files.Move{From: o.File.Name, To: path.Join(path.Dir(o.File.Name), to+ext)}, base == from+ext
+	return FileMove{From: o.File.Name, To: path.Join(path.Dir(o.File.Name), to+ext)}, base == from+ext
 }
 
 // moveFolder renames the folder of an environment that is called like it, and the path that leads to it.
-func (p *Platform) moveFolder(o *Object, from, to string, changes *rewriting) []files.Move {
+func (p *Platform) moveFolder(o *Object, from, to string, changes *rewriting) []FileMove {
 	e, err := p.Environment(from)
 	n := yamltext.Lookup(o.node, "spec", "controlPlane", "path")
 	if err != nil || e.Folder == "" || path.Base(e.Folder) != from {
@@ -129,7 +128,7 @@ func (p *Platform) moveFolder(o *Object, from, to string, changes *rewriting) []
 	written := yamltext.Resolve(n).Value
 	at := strings.LastIndex(written, from)
 	changes.add(reference{file: o.File, node: n, renamed: written[:at] + to + written[at+len(from):], text: fmt.Sprintf("Environment %q: spec.controlPlane.path", from)})
-	return []files.Move{{From: e.Folder, To: path.Join(path.Dir(e.Folder), to)}}
+	return []FileMove{{From: e.Folder, To: path.Join(path.Dir(e.Folder), to)}}
 }
 
 // renameNotes lists the consequences of another name beyond the folder.
@@ -176,16 +175,16 @@ func (w *rewriting) add(r reference) {
 	w.edits = append(w.edits, Edit{r.position(), r.text})
 }
 
-func (w *rewriting) write() ([]files.Change, error) {
+func (w *rewriting) write() ([]FileChange, error) {
 	slices.SortStableFunc(w.edits, func(a, b Edit) int { return a.Position.Compare(b.Position) })
-	var changes []files.Change
+	var changes []FileChange
 	for _, f := range append(slices.Clone(w.platform.Files), w.platform.Settings) {
 		if values := w.values[f]; len(values) > 0 {
 			after, err := f.text.Replace(values)
 			if err != nil {
 				return nil, byHand(f, err)
 			}
-			changes = append(changes, files.Change{Name: f.Name, Before: f.Data, After: after})
+			changes = append(changes, FileChange{Name: f.Name, Before: f.Data, After: after})
 		}
 	}
 	return changes, nil

@@ -1,10 +1,4 @@
-// Package files changes several files of a folder as one operation: all of them or none.
-//
-// Begin with a [Set]: fill it with changes and moves, show its [Set.Diff], and call [Set.Apply]. All new texts are on disk,
-// under temporary names, before the first file is replaced, and each file is replaced whole. If a step fails, the
-// steps before it are undone. If somebody changed a file since it was read, Apply changes no file: see [ErrChanged]. The
-// package knows nothing of YAML.
-package files
+package author
 
 import (
 	"bytes"
@@ -30,41 +24,41 @@ var ErrChanged = errors.New("changed since it was read")
 // link that leads out.
 var ErrOutside = errors.New("leads out of the platform's folder")
 
-// Change is a file as it was read and as it is to be.
-type Change struct {
+// FileChange is a file as it was read and as it is to be.
+type FileChange struct {
 	Name   string // slash-separated, below the root
 	Before []byte // nil for a file that must not exist yet
 	After  []byte // nil removes the file
 }
 
-// Move renames a file or a folder. Changes name files as they are called before the moves.
-type Move struct {
+// FileMove renames a file or a folder. Changes name files as they are called before the moves.
+type FileMove struct {
 	From, To string // slash-separated, below the root
 }
 
-// Set is a set of changes below a folder. An empty Root lets names be any paths, for files that a person names.
-type Set struct {
+// FileSet is a set of changes below a folder. An empty Root lets names be any paths, for files that a person names.
+type FileSet struct {
 	Root    string
-	Changes []Change
-	Moves   []Move
+	Changes []FileChange
+	Moves   []FileMove
 }
 
 // Path returns the path of a file of the set.
-func (s *Set) Path(name string) string { return filepath.Join(s.Root, filepath.FromSlash(name)) }
+func (s *FileSet) Path(name string) string { return filepath.Join(s.Root, filepath.FromSlash(name)) }
 
 // Empty reports whether the set changes nothing.
-func (s *Set) Empty() bool {
-	return len(s.Moves) == 0 && !slices.ContainsFunc(s.Changes, func(c Change) bool { return !c.same() })
+func (s *FileSet) Empty() bool {
+	return len(s.Moves) == 0 && !slices.ContainsFunc(s.Changes, func(c FileChange) bool { return !c.same() })
 }
 
-func (c Change) same() bool {
+func (c FileChange) same() bool {
 	return bytes.Equal(c.Before, c.After) && (c.Before == nil) == (c.After == nil)
 }
 
 // Apply makes the changes and then the moves. Its error wraps [ErrChanged] if a file is not as it was read, and
 // [fs.ErrExist] if a new file or the target of a move exists, and [ErrOutside] if a file is not below the root. After an error,
 // all files are as before.
-func (s *Set) Apply() (err error) {
+func (s *FileSet) Apply() (err error) {
 	if err := s.contained(); err != nil {
 		return err
 	}
@@ -105,7 +99,7 @@ func (s *Set) Apply() (err error) {
 }
 
 // contained returns an error unless all that the set changes is below the root. A repository may hold links.
-func (s *Set) contained() error {
+func (s *FileSet) contained() error {
 	if s.Root == "" {
 		return nil
 	}
@@ -141,7 +135,7 @@ func (s *Set) contained() error {
 	return nil
 }
 
-func (s *Set) move(done *undo) error {
+func (s *FileSet) move(done *undo) error {
 	for _, m := range s.Moves {
 		from, to := s.Path(m.From), s.Path(m.To)
 		if err := makeFolders(filepath.Dir(to), done); err != nil {
@@ -159,7 +153,7 @@ func (s *Set) move(done *undo) error {
 }
 
 // check returns an error unless the file is as it was read.
-func (s *Set) check(c Change) error {
+func (s *FileSet) check(c FileChange) error {
 	name := s.Path(c.Name)
 	if c.Before == nil {
 		if _, err := os.Lstat(name); err == nil {
@@ -169,7 +163,7 @@ func (s *Set) check(c Change) error {
 		}
 		return nil
 	}
-	data, err := Read(name)
+	data, err := ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %w: it is gone", name, ErrChanged)
 	}
@@ -179,9 +173,9 @@ func (s *Set) check(c Change) error {
 	return err
 }
 
-// Read returns the content of a regular file. It refuses symbolic links, which the readers of platforms pass over: replacing
+// ReadFile returns the content of a regular file. It refuses symbolic links, which the readers of platforms pass over: replacing
 // the link would leave the file that it leads to as it is.
-func Read(name string) ([]byte, error) {
+func ReadFile(name string) ([]byte, error) {
 	info, err := os.Lstat(name)
 	if err != nil {
 		return nil, err
@@ -198,13 +192,13 @@ func Read(name string) ([]byte, error) {
 
 // stagedFile is a change whose new text is on disk.
 type stagedFile struct {
-	change Change
+	change FileChange
 	path   string
 	temp   string // empty for a file that is removed
 	mode   fs.FileMode
 }
 
-func (s *Set) stage(c Change, done *undo) (stagedFile, error) {
+func (s *FileSet) stage(c FileChange, done *undo) (stagedFile, error) {
 	f := stagedFile{change: c, path: s.Path(c.Name), mode: 0o644}
 	if info, err := os.Lstat(f.path); err == nil {
 		f.mode = info.Mode().Perm()
@@ -310,7 +304,7 @@ func (u *undo) run() error {
 }
 
 // Diff returns the changes and moves as git shows them.
-func (s *Set) Diff() string {
+func (s *FileSet) Diff() string {
 	var out strings.Builder
 	for _, c := range s.Changes {
 		out.WriteString(Unified(c.Name, c.Before, c.After))

@@ -1,4 +1,4 @@
-package files
+package author
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 // Unified returns the difference between two texts in the unified format, empty if they are equal. A nil text is a file that
 // does not exist.
 func Unified(name string, before, after []byte) string {
-	if (Change{Before: before, After: after}).same() {
+	if (FileChange{Before: before, After: after}).same() {
 		return ""
 	}
 	from, to := "a/"+name, "b/"+name

@@ -1,4 +1,4 @@
-package files
+package author
 
 import (
 	"fmt"
@@ -47,27 +47,27 @@ func contents(t *testing.T, dir string) map[string]string {
 
 func TestAllFilesChangeOrNone(t *testing.T) {
 	before := map[string]string{"a.yaml": "a\n", "dir/b.yaml": "b\n", "gone.yaml": "x\n"}
-	changes := []Change{
+	changes := []FileChange{
 		{Name: "a.yaml", Before: []byte("a\n"), After: []byte("A\n")},
 		{Name: "new/deep/c.yaml", After: []byte("c\n")},
 		{Name: "gone.yaml", Before: []byte("x\n")},
 	}
 	for _, tt := range []struct {
 		name   string
-		set    Set
+		set    FileSet
 		broken func(t *testing.T, dir string)
 		want   error
 	}{
-		{name: "done", set: Set{Changes: changes, Moves: []Move{{"dir", "other/dir"}}}},
+		{name: "done", set: FileSet{Changes: changes, Moves: []FileMove{{"dir", "other/dir"}}}},
 		{
-			name: "a file was edited meanwhile", set: Set{Changes: append(changes[:3:3], Change{Name: "dir/b.yaml", Before: []byte("not b\n"), After: []byte("B\n")})},
+			name: "a file was edited meanwhile", set: FileSet{Changes: append(changes[:3:3], FileChange{Name: "dir/b.yaml", Before: []byte("not b\n"), After: []byte("B\n")})},
 			want: ErrChanged,
 		},
-		{name: "a file is gone", set: Set{Changes: append(changes[:3:3], Change{Name: "never.yaml", Before: []byte("x"), After: []byte("y")})}, want: ErrChanged},
-		{name: "a new file exists", set: Set{Changes: append(changes[:3:3], Change{Name: "dir/b.yaml", After: []byte("B\n")})}, want: fs.ErrExist},
-		{name: "the target of a move exists", set: Set{Changes: changes, Moves: []Move{{"a.yaml", "dir"}}}, want: fs.ErrExist},
-		{name: "the source of a move is gone", set: Set{Changes: changes, Moves: []Move{{"nothing", "x/y"}}}, want: fs.ErrNotExist},
-		{name: "the second of two moves fails", set: Set{Changes: changes, Moves: []Move{{"dir", "other"}, {"nothing", "x"}}}, want: fs.ErrNotExist},
+		{name: "a file is gone", set: FileSet{Changes: append(changes[:3:3], FileChange{Name: "never.yaml", Before: []byte("x"), After: []byte("y")})}, want: ErrChanged},
+		{name: "a new file exists", set: FileSet{Changes: append(changes[:3:3], FileChange{Name: "dir/b.yaml", After: []byte("B\n")})}, want: fs.ErrExist},
+		{name: "the target of a move exists", set: FileSet{Changes: changes, Moves: []FileMove{{"a.yaml", "dir"}}}, want: fs.ErrExist},
+		{name: "the source of a move is gone", set: FileSet{Changes: changes, Moves: []FileMove{{"nothing", "x/y"}}}, want: fs.ErrNotExist},
+		{name: "the second of two moves fails", set: FileSet{Changes: changes, Moves: []FileMove{{"dir", "other"}, {"nothing", "x"}}}, want: fs.ErrNotExist},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := folder(t, before)
@@ -91,7 +91,7 @@ func TestAllFilesChangeOrNone(t *testing.T) {
 func TestAFileKeepsItsMode(t *testing.T) {
 	dir := folder(t, map[string]string{"a.yaml": "a"})
 	require.NoError(t, os.Chmod(filepath.Join(dir, "a.yaml"), 0o600))
-	set := Set{Root: dir, Changes: []Change{{Name: "a.yaml", Before: []byte("a"), After: []byte("b")}, {Name: "same.yaml"}}}
+	set := FileSet{Root: dir, Changes: []FileChange{{Name: "a.yaml", Before: []byte("a"), After: []byte("b")}, {Name: "same.yaml"}}}
 	require.NoError(t, set.Apply())
 	info, err := os.Stat(filepath.Join(dir, "a.yaml"))
 	require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestAFileKeepsItsMode(t *testing.T) {
 func TestALinkIsNotReplaced(t *testing.T) {
 	dir := folder(t, map[string]string{"a.yaml": "a"})
 	require.NoError(t, os.Symlink("a.yaml", filepath.Join(dir, "link.yaml")))
-	set := Set{Root: dir, Changes: []Change{{Name: "link.yaml", Before: []byte("a"), After: []byte("b")}}}
+	set := FileSet{Root: dir, Changes: []FileChange{{Name: "link.yaml", Before: []byte("a"), After: []byte("b")}}}
 	require.ErrorContains(t, set.Apply(), "only regular files")
 	require.Equal(t, "a", contents(t, dir)["a.yaml"])
 }
@@ -135,7 +135,7 @@ func TestGitAppliesADiff(t *testing.T) {
 }
 
 func TestADiffShowsNewAndRemovedFiles(t *testing.T) {
-	set := Set{Changes: []Change{{Name: "n", After: []byte("1\n")}, {Name: "o", Before: []byte("1\n2\n")}}, Moves: []Move{{"a", "b"}}}
+	set := FileSet{Changes: []FileChange{{Name: "n", After: []byte("1\n")}, {Name: "o", Before: []byte("1\n2\n")}}, Moves: []FileMove{{"a", "b"}}}
 	require.Equal(t, "--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+1\n--- a/o\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-1\n-2\nrename from a\nrename to b\n", set.Diff())
 }
 
@@ -146,15 +146,15 @@ func TestNothingIsWrittenOutsideOfTheRoot(t *testing.T) {
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "out")))
 	require.NoError(t, os.Symlink("inside", filepath.Join(dir, "within")))
 	before := contents(t, outside)
-	for name, s := range map[string]Set{
-		"a new file":            {Changes: []Change{{Name: "out/new.yaml", After: []byte("x")}}},
-		"a new folder":          {Changes: []Change{{Name: "out/a/b/new.yaml", After: []byte("x")}}},
-		"a change":              {Changes: []Change{{Name: "out/kept.yaml", Before: []byte("kept\n"), After: []byte("x")}}},
-		"a removal":             {Changes: []Change{{Name: "out/kept.yaml", Before: []byte("kept\n")}}},
-		"a move":                {Moves: []Move{{From: "inside/a.yaml", To: "out/a.yaml"}}},
-		"a move from there":     {Moves: []Move{{From: "out/kept.yaml", To: "inside/kept.yaml"}}},
-		"a way up":              {Changes: []Change{{Name: "../new.yaml", After: []byte("x")}}},
-		"one beside a good one": {Changes: []Change{{Name: "good.yaml", After: []byte("x")}, {Name: "out/new.yaml", After: []byte("x")}}},
+	for name, s := range map[string]FileSet{
+		"a new file":            {Changes: []FileChange{{Name: "out/new.yaml", After: []byte("x")}}},
+		"a new folder":          {Changes: []FileChange{{Name: "out/a/b/new.yaml", After: []byte("x")}}},
+		"a change":              {Changes: []FileChange{{Name: "out/kept.yaml", Before: []byte("kept\n"), After: []byte("x")}}},
+		"a removal":             {Changes: []FileChange{{Name: "out/kept.yaml", Before: []byte("kept\n")}}},
+		"a move":                {Moves: []FileMove{{From: "inside/a.yaml", To: "out/a.yaml"}}},
+		"a move from there":     {Moves: []FileMove{{From: "out/kept.yaml", To: "inside/kept.yaml"}}},
+		"a way up":              {Changes: []FileChange{{Name: "../new.yaml", After: []byte("x")}}},
+		"one beside a good one": {Changes: []FileChange{{Name: "good.yaml", After: []byte("x")}, {Name: "out/new.yaml", After: []byte("x")}}},
 	} {
 		s.Root = dir
 		err := s.Apply()
@@ -162,7 +162,7 @@ func TestNothingIsWrittenOutsideOfTheRoot(t *testing.T) {
 		require.NoFileExists(t, filepath.Join(dir, "good.yaml"))
 		require.Equal(t, before, contents(t, outside), name)
 	}
-	s := Set{Root: dir, Changes: []Change{{Name: "within/b.yaml", After: []byte("b")}}}
+	s := FileSet{Root: dir, Changes: []FileChange{{Name: "within/b.yaml", After: []byte("b")}}}
 	require.NoError(t, s.Apply(), "a link may stay inside")
 	require.FileExists(t, filepath.Join(dir, "inside", "b.yaml"))
 }
