@@ -139,7 +139,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"publisher": {
 			"": {"artifacts", "catalog", "checks", "deltas", "diff", "impact", "keys", "pack", "platform", "releases", "signing", "state", "trust", "usage"},
 
-			"author/scaffold": {"author", "gitrepo", "starter"},
+			"author/scaffold": {"author", "gitrepo"},
 			"author":          {"gitrepo", "platform", "settings", "textdiff"},
 
 			"checks": {"forge", "keys", "program"},
@@ -187,7 +187,6 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"rendercache":  nil,
 			"roster":       nil,
 			"migrate":      nil,
-			"starter":      nil,
 
 			"gittest":      nil,
 			"keytest":      {"keys"},

@@ -19,7 +19,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/author"
-	"github.com/wherry-dev/wherry/publisher/starter"
 )
 
 //go:embed kinds templates
@@ -85,13 +84,13 @@ func write(name string, o object) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// namespaceService is the file name of the Template that package starter has, with an example that is tested on clusters.
-const namespaceService = "templates/" + starter.NamespaceServiceName + ".yaml"
+// namespaceService is the file name of the Template that platforms begin with, with an example that is tested on clusters.
+const namespaceService = "templates/" + NamespaceServiceName + ".yaml"
 
 func textOf(name string) ([]byte, error) {
 	if name == namespaceService {
-		const given, asked = "\n  name: " + starter.NamespaceServiceName + "\n", "\n  name: [[ q .Name ]]\n"
-		return bytes.Replace(starter.NamespaceService, []byte(given), []byte(asked), 1), nil
+		const given, asked = "\n  name: " + NamespaceServiceName + "\n", "\n  name: [[ q .Name ]]\n"
+		return bytes.Replace(NamespaceService, []byte(given), []byte(asked), 1), nil
 	}
 	return texts.ReadFile(name)
 }
@@ -99,7 +98,7 @@ func textOf(name string) ([]byte, error) {
 // Templates returns the names of the Templates that New and Init can write, sorted.
 func Templates() []string {
 	entries, _ := texts.ReadDir("templates")
-	names := []string{starter.NamespaceServiceName}
+	names := []string{NamespaceServiceName}
 	for _, e := range entries {
 		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
 	}

@@ -1,9 +1,4 @@
-// Package starter holds files for platforms that begin: YAML to copy into a platform repository, and to change there.
-//
-// [NamespaceService] is the Template of a namespace with quota, limits, network policies and rights for the groups of a
-// workspace. [ClusterRole] is what a site applies for it. The example "namespaces" has the same files, and tests render and
-// apply them there.
-package starter
+package scaffold
 
 import _ "embed"
 
