@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/publisher/deltas"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -63,7 +63,7 @@ func BenchmarkDeltas(b *testing.B) {
 	const runs = 10
 	began, cpu := time.Now(), cpuTime(b)
 	for range runs {
-		made, err := deltas.Make(b.Context(), p.Reader, pl.Type, pl.tree, p.opts.Cache, p.opts.DeltaCommand)
+		made, err := pack.Deltas(b.Context(), p.Reader, pl.Type, pl.tree, p.opts.Cache, p.opts.DeltaCommand)
 		require.NoError(b, err)
 		require.Len(b, made, 4)
 	}

@@ -14,20 +14,18 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/published"
-	"github.com/wherry-dev/wherry/publisher/deltas"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // maker makes the artifacts of releases and records, and signs them.
 type maker struct {
-	signer signing.Signer
+	signer releases.Signer
 	// origin are the annotations that say when and of which commit something was made.
 	origin map[string]string
-	// reader, cache and deltaCommand are for deltas; see deltas.Make.
+	// reader, cache and deltaCommand are for deltas; see pack.Deltas.
 	reader       *state.Reader
 	cache        scheduler.Cache
 	deltaCommand []string
@@ -61,14 +59,14 @@ func (m maker) annotations(title, version string) map[string]string {
 
 // bundle makes the artifact of a release, which is from made anew unless that is nil. Where a standing one has the
 // same tree, it keeps its layers, since a compressor's bytes may differ from one Go release to the next.
-func (m maker) bundle(ctx context.Context, pl *plan, r bundle.Release, from *bundle.Verified) (signing.Artifact, error) {
+func (m maker) bundle(ctx context.Context, pl *plan, r bundle.Release, from *bundle.Verified) (releases.Artifact, error) {
 	layers, blobs, err := m.layers(ctx, pl, r.Content, from)
 	if err != nil {
-		return signing.Artifact{}, err
+		return releases.Artifact{}, err
 	}
 	manifest, config, err := m.manifest(pl, r, from, layers)
 	if err != nil {
-		return signing.Artifact{}, err
+		return releases.Artifact{}, err
 	}
 	return m.signer.Sign(r.Stream().Repository(), manifest, blobs, config)
 }
@@ -117,7 +115,7 @@ func (m maker) layers(ctx context.Context, pl *plan, c bundle.Content, from *bun
 	}
 	if last == nil || isPacked(last) {
 		leave := m.deltaSlots.enter()
-		made, err := deltas.Make(ctx, m.reader, pl.Type, cmp.Or(pl.packed[c.DiffID], pl.tree), m.cache, m.deltaCommand)
+		made, err := pack.Deltas(ctx, m.reader, pl.Type, cmp.Or(pl.packed[c.DiffID], pl.tree), m.cache, m.deltaCommand)
 		leave()
 		blobs = append([]bundle.Blob{tree}, made...)
 		for _, b := range blobs {
@@ -169,14 +167,14 @@ func (f found) withContent(c bundle.Content) *bundle.Verified {
 }
 
 // record makes the artifact of an environment's record, with its ledger.
-func (m maker) record(r bundle.EnvironmentRecord, l *ledger.Ledger) (signing.Artifact, error) {
+func (m maker) record(r bundle.EnvironmentRecord, l *ledger.Ledger) (releases.Artifact, error) {
 	doc, err := r.Marshal()
 	if err != nil {
-		return signing.Artifact{}, err
+		return releases.Artifact{}, err
 	}
 	packed, err := l.Marshal()
 	if err != nil {
-		return signing.Artifact{}, err
+		return releases.Artifact{}, err
 	}
 	config := bundle.NewBlob(bundle.MediaTypeEnvironment, doc)
 	layer := bundle.NewBlob(bundle.MediaTypeLedger, packed)

@@ -18,7 +18,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -202,7 +201,7 @@ func TestWhatTheSignersOfOldReleasesLeftIsCollected(t *testing.T) {
 	tags, err := q.repository("bundles/dev/drone").Tags(t.Context())
 	require.NoError(t, err)
 	sig := bundle.SignatureTag(last.Descriptor.Digest)
-	bob := signing.TagOf(last.Descriptor.Digest, keytest.Named(t, "", q.bob).ID)
+	bob := releases.TagOf(last.Descriptor.Digest, keytest.Named(t, "", q.bob).ID)
 	require.Equal(t, []string{"latest", last.Release.Tag(), sig, bob}, tags)
 	require.Empty(t, q.collect(garbage.Options{}).Repositories[0].Foreign)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
@@ -47,7 +46,7 @@ func (e *Pending) Sign(ctx context.Context, keys []*keys.Key) error {
 	if err := trust.CheckKeys(e.at.Trust, keys); err != nil {
 		return err
 	}
-	signer := signing.Signer{Keys: keys, Known: e.at.Trust.Keys, Location: e.at.Location}
+	signer := releases.Signer{Keys: keys, Known: e.at.Trust.Keys, Location: e.at.Location}
 	for _, t := range e.ClusterTypes {
 		if t.Result == releases.OutcomePending {
 			if err := e.addTo(ctx, signer, t.part.at.Repo, t.part.at.Stream.Repository(), t.Digest); err != nil {
@@ -65,7 +64,7 @@ func (e *Pending) Sign(ctx context.Context, keys []*keys.Key) error {
 	return e.release(ctx)
 }
 
-func (e *Pending) addTo(ctx context.Context, signer signing.Signer, repo oci.Target, name string, d digest.Digest) error {
+func (e *Pending) addTo(ctx context.Context, signer releases.Signer, repo oci.Target, name string, d digest.Digest) error {
 	_, added, err := signer.Cosign(ctx, repo, name, d)
 	e.Added = e.Added || added
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package publisher brings what the scheduler rendered to a registry or an OCI layout, in signed releases.
 //
 // Begin with [Publish]. A planner decides each cluster type's next release from the scheduler's result and from the releases
-// at the destination (package standing), and a pusher signs and pushes it (package signing). Package platform reads sources,
+// at the destination (package state), and a pusher signs and pushes it (package releases). Package platform reads sources,
 // and outdir writes a plain folder. Publish leaves no tag on anything incomplete, keeps the last verified content of
 // assignments that failed, and gives the same bytes for the same input.
 package publisher
@@ -32,7 +32,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
@@ -253,7 +252,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 			maxRemoved: result.MaxRemoved, declared: result.Declared,
 		},
 		pusher: pusher{
-			Reader: &at, signer: signing.Signer{Keys: keys, Known: signers.Keys, Location: to},
+			Reader: &at, signer: releases.Signer{Keys: keys, Known: signers.Keys, Location: to},
 			renewBefore: opts.RenewBefore, commits: commits{result.BaseCommit, opts.EnvironmentCommit},
 			deltaSlots: make(slots, runtime.GOMAXPROCS(0)), created: opts.Created, source: opts.Source, message: opts.Message, cache: opts.Cache, deltaCommand: opts.DeltaCommand,
 		},

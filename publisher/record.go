@@ -11,7 +11,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -116,7 +115,7 @@ func (p *publication) publishRecord(ctx context.Context, at state.Record, next b
 		}
 	}
 	out.sequence = next.Sequence
-	s, err := p.put(ctx, out, func() (signing.Artifact, error) {
+	s, err := p.put(ctx, out, func() (releases.Artifact, error) {
 		return p.maker().record(next, stamp(workloads, ledger.RecordOf(next), next.IssuedAt))
 	})
 	return PublishedRecord{Result: s.result, Sequence: next.Sequence, Digest: s.digest, Signatures: s.signatures}, err

@@ -13,7 +13,6 @@ import (
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -21,7 +20,7 @@ import (
 // pusher makes, signs and pushes the releases that are planned, and decides which releases are made anew.
 type pusher struct {
 	*state.Reader
-	signer signing.Signer
+	signer releases.Signer
 	// renewBefore, created, source, message, cache and deltaCommand are the options of those names.
 	renewBefore  time.Duration
 	commits      commits
@@ -72,14 +71,14 @@ type sent struct {
 
 // put signs the waiting artifact; without one it pushes the artifact that build makes. It publishes it to agents if enough
 // keys have signed it, else to those who are to sign it.
-func (ps *pusher) put(ctx context.Context, o outgoing, build func() (signing.Artifact, error)) (s sent, err error) {
+func (ps *pusher) put(ctx context.Context, o outgoing, build func() (releases.Artifact, error)) (s sent, err error) {
 	var desc ocispec.Descriptor // with its data if it is new
 	have := len(ps.signer.Keys)
 	if o.waiting != nil {
 		desc = *o.waiting
 		have, _, err = ps.signer.Cosign(ctx, o.repo, o.repository, desc.Digest)
 	} else {
-		var a signing.Artifact
+		var a releases.Artifact
 		if a, err = build(); err == nil {
 			desc, err = a.Manifest.WithData(), a.Push(ctx, o.repo)
 		}

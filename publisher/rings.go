@@ -7,7 +7,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/publisher/state"
 )
 
@@ -130,7 +129,7 @@ func (ps *pusher) carryOut(ctx context.Context, pl *plan, i *ringRelease, made *
 	if made.waiting != nil {
 		out.waiting = &made.waiting.Descriptor
 	}
-	s, err := ps.put(ctx, out, func() (signing.Artifact, error) {
+	s, err := ps.put(ctx, out, func() (releases.Artifact, error) {
 		m := ps.maker()
 		if message := ps.messageOf(pl); message != "" && i.from == nil {
 			m.origin[bundle.AnnotationMessage] = message

@@ -19,7 +19,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
@@ -80,7 +79,7 @@ func (q *quorum) reader() state.Reader {
 // maker makes what nobody asked for.
 func (q *quorum) maker(keys ...*keys.Key) maker {
 	at := q.reader()
-	ps := &pusher{Reader: &at, signer: signing.Signer{Keys: keys, Location: q.loc}}
+	ps := &pusher{Reader: &at, signer: releases.Signer{Keys: keys, Location: q.loc}}
 	return ps.maker()
 }
 

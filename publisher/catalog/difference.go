@@ -1,4 +1,4 @@
-package history
+package catalog
 
 import (
 	"cmp"
@@ -13,7 +13,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
-	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -44,7 +43,7 @@ func (s Side) Name() string {
 	return bundle.ReleaseName(s.Number, s.Digest)
 }
 
-func sideOf(r *catalog.Released) Side {
+func sideOf(r *Released) Side {
 	return Side{
 		Reference: r.Reference, Digest: r.Digest, Number: r.Release.Number, Rings: r.Release.Rings, IssuedAt: r.Release.IssuedAt,
 		BaseCommit: r.Release.BaseCommit, EnvironmentCommit: r.Release.EnvironmentCommit, Message: r.Message, Keys: append([]string{}, r.Keys...),
@@ -64,12 +63,12 @@ type Difference struct {
 }
 
 // Between compares two releases, with the differences of the files' texts if patches is true.
-func Between(old, now *catalog.Released, patches bool) (*Difference, error) {
+func Between(old, now *Released, patches bool) (*Difference, error) {
 	return difference(old, sideOf(now), now.Tree(), patches)
 }
 
 // Rendered compares a release with rendered assignments of its cluster type.
-func Rendered(old *catalog.Released, result *scheduler.Result, patches bool) (*Difference, error) {
+func Rendered(old *Released, result *scheduler.Result, patches bool) (*Difference, error) {
 	i := slices.IndexFunc(result.ClusterTypes, func(ct scheduler.ClusterTypeResult) bool { return ct.Name == old.Release.ClusterType })
 	tree := &diff.Tree{}
 	if i >= 0 {
@@ -81,7 +80,7 @@ func Rendered(old *catalog.Released, result *scheduler.Result, patches bool) (*D
 	return difference(old, Side{Rendered: true, BaseCommit: result.BaseCommit, Keys: []string{}}, tree, patches)
 }
 
-func difference(old *catalog.Released, side Side, tree *diff.Tree, patches bool) (*Difference, error) {
+func difference(old *Released, side Side, tree *diff.Tree, patches bool) (*Difference, error) {
 	d := &Difference{ClusterType: old.Release.ClusterType, Old: sideOf(old), New: side, SiteValues: diff.SitesBetween(old.Sites, tree.Sites)}
 	var err error
 	d.Changes, d.Unchanged, err = diff.Between(old.Tree(), tree, patches)
@@ -147,13 +146,13 @@ func Environments(ctx context.Context, old, now oci.Reference, signers published
 
 func recordedType(ctx context.Context, name string, from, to oci.Location, d *EnvironmentDifference, signers published.Signers, opts oci.Options, patches bool) (t RecordedType, err error) {
 	t.ClusterType = name
-	open := func(loc oci.Location, s RecordSide) (*catalog.Released, *Side, error) {
+	open := func(loc oci.Location, s RecordSide) (*Released, *Side, error) {
 		of := s.record.ClusterTypes[name]
 		if of == "" {
 			return nil, nil, nil
 		}
 		stream := bundle.Stream{Environment: s.Environment, ClusterType: name}
-		r, err := catalog.OpenReleased(ctx, oci.Reference{Location: loc, Repository: stream.Repository(), Digest: of}, signers, opts)
+		r, err := OpenReleased(ctx, oci.Reference{Location: loc, Repository: stream.Repository(), Digest: of}, signers, opts)
 		if err != nil {
 			return nil, nil, err
 		}

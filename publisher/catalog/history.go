@@ -1,8 +1,4 @@
-// Package history reads releases back: it lists the releases of a stream, and compares two of them.
-//
-// Begin with [Releases] for the releases of a cluster type, and with [Between] for two of them. [Environments] compares the
-// records of two environments. The caller's trust decides which signatures are verified. The package writes nothing.
-package history
+package catalog
 
 import (
 	"context"
@@ -16,13 +12,12 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
-	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/impact"
 )
 
 // Release is a release of the past or the present. Its JSON form is an interface.
 type Release struct {
-	catalog.Listed
+	Listed
 	// SameAs is the number of an older release with the same content, where it is known; 0 if there is none.
 	SameAs int64 `json:"sameAs,omitempty"`
 	// Clusters counts the clusters that run it, as a hub knows them, or those whose ring follows it, as a roster lists them.
@@ -38,27 +33,27 @@ type Release struct {
 // Releases returns at most that many of the newest releases of the cluster type whose repository ref names, and those that
 // agents follow, the newest first.
 func Releases(ctx context.Context, ref oci.Reference, most int, signers published.Signers, fleet impact.Fleet, now time.Time, opts oci.Options) ([]Release, error) {
-	list, err := catalog.ListReleases(ctx, ref, most, now, opts)
+	list, err := ListReleases(ctx, ref, most, now, opts)
 	if err != nil {
 		return nil, err
 	}
-	return complete(ctx, list, func(catalog.Listed) oci.Reference { return ref }, signers, fleet, opts)
+	return complete(ctx, list, func(Listed) oci.Reference { return ref }, signers, fleet, opts)
 }
 
 // Followed returns the releases that agents follow at a location, of one environment.
 func Followed(ctx context.Context, loc oci.Location, environment string, signers published.Signers, fleet impact.Fleet, now time.Time, opts oci.Options) ([]Release, error) {
-	list, err := catalog.List(ctx, loc, environment, now, opts)
+	list, err := List(ctx, loc, environment, now, opts)
 	if err != nil {
 		return nil, err
 	}
-	of := func(l catalog.Listed) oci.Reference {
+	of := func(l Listed) oci.Reference {
 		return oci.Reference{Location: loc, Repository: bundle.Stream{Environment: l.Environment, ClusterType: l.ClusterType}.Repository()}
 	}
 	return complete(ctx, list, of, signers, fleet, opts)
 }
 
 // complete adds what a list of releases does not say.
-func complete(ctx context.Context, list []catalog.Listed, of func(catalog.Listed) oci.Reference, signers published.Signers, fleet impact.Fleet, opts oci.Options) ([]Release, error) {
+func complete(ctx context.Context, list []Listed, of func(Listed) oci.Reference, signers published.Signers, fleet impact.Fleet, opts oci.Options) ([]Release, error) {
 	all := []Release{}
 	for i, l := range list {
 		r := Release{Listed: l, SameAs: sameAs(l, list[i+1:])}
@@ -82,7 +77,7 @@ func complete(ctx context.Context, list []catalog.Listed, of func(catalog.Listed
 }
 
 // sameAs returns the number of the newest of older releases that has the content of l.
-func sameAs(l catalog.Listed, older []catalog.Listed) int64 {
+func sameAs(l Listed, older []Listed) int64 {
 	for _, o := range older {
 		if o.ClusterType == l.ClusterType && o.Environment == l.Environment && o.Content == l.Content {
 			return o.Number
@@ -92,7 +87,7 @@ func sameAs(l catalog.Listed, older []catalog.Listed) int64 {
 }
 
 // clustersOf counts the clusters that run a release, or follow it.
-func clustersOf(l catalog.Listed, fleet impact.Fleet) int {
+func clustersOf(l Listed, fleet impact.Fleet) int {
 	n := 0
 	for _, c := range fleet.Of(l.ClusterType) {
 		if fleet.From == impact.FromHub && c.Release == l.Digest || fleet.From != impact.FromHub && slices.Contains(l.Tags, bundle.MovingTag(c.Ring)) {
@@ -116,7 +111,7 @@ func (r *Release) verify(ctx context.Context, repo oci.Target, signers published
 
 // Newest returns ref with the tag of the newest release of its cluster type, whatever ring that is for.
 func Newest(ctx context.Context, ref oci.Reference, now time.Time, opts oci.Options) (oci.Reference, error) {
-	list, err := catalog.ListReleases(ctx, ref, 1, now, opts)
+	list, err := ListReleases(ctx, ref, 1, now, opts)
 	if err != nil {
 		return ref, err
 	}

@@ -1,4 +1,4 @@
-package history_test
+package catalog_test
 
 import (
 	"testing"
@@ -11,7 +11,6 @@ import (
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/catalog"
-	"github.com/wherry-dev/wherry/publisher/history"
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
@@ -52,9 +51,9 @@ func (s *stream) publish(text, message string) digest.Digest {
 	return done.ClusterTypes[0].Digest
 }
 
-func (s *stream) list(signers published.Signers, fleet impact.Fleet) []history.Release {
+func (s *stream) list(signers published.Signers, fleet impact.Fleet) []catalog.Release {
 	s.t.Helper()
-	list, err := history.Releases(s.t.Context(), s.ref, 10, signers, fleet, s.now, oci.Options{})
+	list, err := catalog.Releases(s.t.Context(), s.ref, 10, signers, fleet, s.now, oci.Options{})
 	require.NoError(s.t, err)
 	return list
 }
@@ -109,16 +108,16 @@ func TestReleasesOfAnotherKeyAreMarked(t *testing.T) {
 func TestTwoReleasesAreCompared(t *testing.T) {
 	t.Parallel()
 	s := newStream(t)
-	open := func(d digest.Digest) history.Side {
+	open := func(d digest.Digest) catalog.Side {
 		ref := s.ref
 		ref.Digest = d
 		old, err := catalog.OpenReleased(t.Context(), ref, trust.PinnedBy([]*keys.Key{s.key}), oci.Options{})
 		require.NoError(t, err)
-		newest, err := history.Newest(t.Context(), s.ref, s.now, oci.Options{})
+		newest, err := catalog.Newest(t.Context(), s.ref, s.now, oci.Options{})
 		require.NoError(t, err)
 		now, err := catalog.OpenReleased(t.Context(), newest, published.AsItLies(), oci.Options{})
 		require.NoError(t, err)
-		difference, err := history.Between(old, now, true)
+		difference, err := catalog.Between(old, now, true)
 		require.NoError(t, err)
 		require.Len(t, difference.Changes, 1)
 		require.Equal(t, "@@ -1 +1 @@\n-text: one\n+text: two\n", difference.Changes[0].Files[0].Patch)

@@ -1,7 +1,7 @@
-// Package catalog lists and inspects published releases.
+// Package catalog lists, inspects and compares published releases.
 //
-// Begin with [List] for the releases that agents follow, and with [Inspect] for one bundle. The package writes
-// nothing.
+// Begin with [List] for the releases that agents follow, with [Releases] for those of one cluster type, and with [Inspect] for
+// one bundle. [Between] compares two releases, [Environments] the records of two environments. The package writes nothing.
 package catalog
 
 import (

@@ -10,11 +10,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
-	"github.com/wherry-dev/wherry/publisher/sourceignore"
 )
 
 // fluxDefaults are the patterns of files that Flux leaves out of every source, unless other patterns include them.
-var fluxDefaults = sourceignore.Parse(`.git/
+var fluxDefaults = gitrepo.ParseIgnore(`.git/
 .gitignore
 .gitmodules
 .gitattributes
@@ -45,20 +44,20 @@ codeship-steps.yml
 // by one: a file can be included again below a folder that is left out.
 type fluxFS struct {
 	fs.FS
-	files   sourceignore.Reader
+	files   gitrepo.Ignore
 	ignore  []gitignore.Pattern
 	leftOut bool // something
 }
 
 // asFlux returns files as Flux takes them, with the text of spec.ignore. It serves one goroutine.
 func asFlux(files fs.FS, ignore string) *fluxFS {
-	return &fluxFS{FS: files, files: sourceignore.Reader{FS: files}, ignore: sourceignore.Parse(ignore, ".")}
+	return &fluxFS{FS: files, files: gitrepo.Ignore{FS: files}, ignore: gitrepo.ParseIgnore(ignore, ".")}
 }
 
 // leavesOut reports whether Flux leaves a file out.
 func (f *fluxFS) leavesOut(name string) (bool, error) {
 	patterns, err := f.files.In(path.Dir(name))
-	out := err == nil && gitignore.NewMatcher(slices.Concat(fluxDefaults, patterns, f.ignore)).Match(sourceignore.Elements(name), false)
+	out := err == nil && gitignore.NewMatcher(slices.Concat(fluxDefaults, patterns, f.ignore)).Match(gitrepo.Elements(name), false)
 	f.leftOut = f.leftOut || out
 	return out, err
 }

@@ -1,6 +1,4 @@
-// Package sourceignore reads .sourceignore files. Like a .gitignore, they list files of a source, which Flux leaves out when
-// it fetches the source.
-package sourceignore
+package gitrepo
 
 import (
 	"errors"
@@ -13,8 +11,6 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
-
-	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
 const (
@@ -24,15 +20,15 @@ const (
 	MaxBytes = 16 << 10
 )
 
-// Reader reads the .sourceignore files of FS, each once. It serves one goroutine. FS is required.
-type Reader struct {
+// Ignore reads the .sourceignore files of FS, each once. It serves one goroutine. FS is required.
+type Ignore struct {
 	FS    fs.FS
 	known map[string][]gitignore.Pattern // by folder: those of the folders above it, and its own
 }
 
 // In returns the patterns that hold in a folder, those of the folders above it first. It fails if a file cannot be read or
 // is larger than [MaxBytes], which wraps [gitrepo.ErrTooLarge].
-func (r *Reader) In(folder string) ([]gitignore.Pattern, error) {
+func (r *Ignore) In(folder string) ([]gitignore.Pattern, error) {
 	if known, ok := r.known[folder]; ok {
 		return known, nil
 	}
@@ -51,12 +47,12 @@ func (r *Reader) In(folder string) ([]gitignore.Pattern, error) {
 	if r.known == nil {
 		r.known = map[string][]gitignore.Pattern{}
 	}
-	r.known[folder] = append(all, Parse(own, folder)...)
+	r.known[folder] = append(all, ParseIgnore(own, folder)...)
 	return r.known[folder], nil
 }
 
 // Asked lists the paths of all files that were looked for, whether they exist or not, sorted.
-func (r *Reader) Asked() []string {
+func (r *Ignore) Asked() []string {
 	var all []string
 	for _, folder := range slices.Sorted(maps.Keys(r.known)) {
 		all = append(all, path.Join(folder, File))
@@ -65,7 +61,7 @@ func (r *Reader) Asked() []string {
 }
 
 // read returns the text of a file, which is empty if there is none.
-func (r *Reader) read(name string) (string, error) {
+func (r *Ignore) read(name string) (string, error) {
 	file, err := r.FS.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -76,13 +72,13 @@ func (r *Reader) read(name string) (string, error) {
 	defer func() { _ = file.Close() }()
 	data, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
 	if err == nil && len(data) > MaxBytes {
-		err = fmt.Errorf("%w: %s has more than %d bytes", gitrepo.ErrTooLarge, name, MaxBytes)
+		err = fmt.Errorf("%w: %s has more than %d bytes", ErrTooLarge, name, MaxBytes)
 	}
 	return string(data), err
 }
 
-// Parse returns the patterns of a text, which hold in a folder and below it.
-func Parse(text, folder string) (patterns []gitignore.Pattern) {
+// ParseIgnore returns the patterns of a text, which hold in a folder and below it.
+func ParseIgnore(text, folder string) (patterns []gitignore.Pattern) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimRight(line, "\r\n"); strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "#") {
 			patterns = append(patterns, gitignore.ParsePattern(line, Elements(folder)))

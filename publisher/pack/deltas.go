@@ -1,5 +1,4 @@
-// Package deltas makes the deltas that lead from earlier trees of a cluster type to the next one; see [Make].
-package deltas
+package pack
 
 import (
 	"bytes"
@@ -20,7 +19,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
-	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -33,11 +31,11 @@ const (
 	minDeltaSaves = 1 << 10
 )
 
-// Make makes the deltas that lead to next, a tree of the cluster type t, from what agents are likely to have. One that
+// Deltas makes the deltas that lead to next, a tree of the cluster type t, from what agents are likely to have. One that
 // cannot be made is a warning of rd: agents fetch the whole layer in its place. The cache may have earlier trees. Command
 // is the program, with its arguments, that calls [delta.Child]; without one there are no deltas of trees that are not
 // small. The error is ctx's.
-func Make(ctx context.Context, rd *state.Reader, t state.Type, next *bundle.Packed, cache scheduler.Cache, command []string) ([]bundle.Blob, error) {
+func Deltas(ctx context.Context, rd *state.Reader, t state.Type, next *bundle.Packed, cache scheduler.Cache, command []string) ([]bundle.Blob, error) {
 	if next.Content.Size > delta.MaxTreeBytes || len(next.Gzip) <= minDeltaSaves {
 		return nil, nil
 	}
@@ -279,7 +277,7 @@ func (m *maker) outside(ctx context.Context, i int) ([]byte, error) {
 
 // fetchTar writes the tar of a release, and returns an error if it differs from the signed content.
 func fetchTar(ctx context.Context, repo oci.Target, v *bundle.Verified, cache scheduler.Cache, to io.Writer) error {
-	if layer, ok := pack.Before(cache, v.Release.Content); ok {
+	if layer, ok := Before(cache, v.Release.Content); ok {
 		return published.Unzip(bytes.NewReader(layer), v.Release.Content, to)
 	}
 	return published.FetchTar(ctx, repo, v.Tree, v.Release.Content, to)

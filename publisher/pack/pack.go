@@ -1,7 +1,7 @@
 // Package pack makes the tree of a bundle of rendered assignments.
 //
 // [Tree] packs a cluster type, and a [Packer] takes it from a cache where nothing has changed, also while other types are
-// still being rendered. The same assignments give the same bytes.
+// still being rendered. [Deltas] leads to it from earlier trees. The same assignments give the same bytes.
 package pack
 
 import (

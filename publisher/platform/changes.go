@@ -12,7 +12,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
-	"github.com/wherry-dev/wherry/publisher/sourceignore"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
@@ -117,7 +116,7 @@ func readable(tree fs.FS, dir string, hidden []string) []string {
 	var names []string
 	for parent := dir; parent != "."; {
 		parent = path.Dir(parent)
-		if name := path.Join(parent, sourceignore.File); isFile(tree, name) {
+		if name := path.Join(parent, gitrepo.File); isFile(tree, name) {
 			names = append(names, name)
 		}
 	}
@@ -130,7 +129,7 @@ func readable(tree fs.FS, dir string, hidden []string) []string {
 			return fs.SkipDir
 		case slices.ContainsFunc(hidden, func(h string) bool { return path.Join(dir, h) == name }):
 			return fs.SkipDir
-		case e.Type().IsRegular() && (base == sourceignore.File || slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))):
+		case e.Type().IsRegular() && (base == gitrepo.File || slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))):
 			names = append(names, name)
 		}
 		return nil

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 
-	"github.com/wherry-dev/wherry/publisher/sourceignore"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
 // environmentsFolder is the folder of Environment objects, which is read although platforms usually
@@ -18,14 +18,14 @@ const environmentsFolder = ".environments"
 // ignoringFS hides the files that the .sourceignore files of a source list, as Flux does when it fetches for Kalypso.
 type ignoringFS struct {
 	fs.FS
-	files sourceignore.Reader
+	files gitrepo.Ignore
 }
 
 // Ignoring returns files without those that its .sourceignore files list, as platforms are read. It serves one goroutine.
 func Ignoring(files fs.FS) fs.FS { return ignoring(files) }
 
 func ignoring(files fs.FS) *ignoringFS {
-	return &ignoringFS{files, sourceignore.Reader{FS: files}}
+	return &ignoringFS{files, gitrepo.Ignore{FS: files}}
 }
 
 // withoutChart leaves out what belongs to a chart in the folder, which has a Chart.yaml then: its templates are no YAML.
@@ -54,7 +54,7 @@ func (i *ignoringFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	}
 	matcher := gitignore.NewMatcher(patterns)
 	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
-		elements := sourceignore.Elements(path.Join(name, e.Name()))
+		elements := gitrepo.Elements(path.Join(name, e.Name()))
 		return elements[0] != environmentsFolder && matcher.Match(elements, e.IsDir())
 	}), nil
 }

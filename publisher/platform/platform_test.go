@@ -15,7 +15,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 	"github.com/wherry-dev/wherry/publisher/outdir"
-	"github.com/wherry-dev/wherry/publisher/sourceignore"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -218,7 +217,7 @@ func TestSourceignoreLeavesOut(t *testing.T) {
 		}
 		require.Equal(t, []string{"kept", "own", "top"}, names, platform)
 	}
-	large := gittest.WriteFiles(t, "", map[string]string{".sourceignore": strings.Repeat("x\n", sourceignore.MaxBytes)})
+	large := gittest.WriteFiles(t, "", map[string]string{".sourceignore": strings.Repeat("x\n", gitrepo.MaxBytes)})
 	_, err := Load(t.Context(), Source{Platform: large, Environment: "dev"})
 	require.ErrorIs(t, err, gitrepo.ErrTooLarge)
 	require.ErrorContains(t, err, ".sourceignore has more than 16384 bytes")

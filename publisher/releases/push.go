@@ -1,7 +1,9 @@
-// Package releases writes the releases and records of one repository of a registry or OCI layout.
+// Package releases signs and writes the releases and records of one repository of a registry or OCI layout.
 //
-// Begin with [Settle], which makes a pushed release visible. Registries have no compare-and-swap, so writers read the tags before and after a write: [ErrRace] means that another writer interfered, and that
-// the caller has to plan anew, at most [MaxRaces] times. The package verifies no signature.
+// [Signer.Sign] makes the [Artifact] of a manifest, and [Artifact.Push] sends it with its signatures. [Settle] makes a pushed
+// release visible. If several keys have to sign, [Wait] shows it to those who are to sign it, and [Signer.Cosign] adds their
+// signatures. Registries have no compare-and-swap, so writers read the tags before and after a write: [ErrRace] means that
+// another writer interfered, and that the caller has to plan anew, at most [MaxRaces] times. The package verifies no signature.
 package releases
 
 import (

@@ -1,9 +1,4 @@
-// Package signing signs manifests and pushes them with their signatures.
-//
-// [Signer.Sign] makes the [Artifact] of a manifest, which [Artifact.Push] sends; nothing of it is visible until it gets a
-// tag. Where several keys have to sign, [releases.Wait] shows it to those who are to sign it, and [Signer.Cosign] adds their
-// signatures, also where several sign at the same time.
-package signing
+package releases
 
 import (
 	"context"
@@ -21,7 +16,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
-	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 const (
@@ -73,16 +67,16 @@ func (s Signer) Sign(repository string, m ocispec.Manifest, blobs []bundle.Blob,
 // manifest's digest alone.
 func (a Artifact) Push(ctx context.Context, repo oci.Target) error {
 	for _, b := range a.Blobs {
-		if err := releases.PushBlob(ctx, repo, b); err != nil {
+		if err := PushBlob(ctx, repo, b); err != nil {
 			return err
 		}
 	}
 	for _, b := range append([]bundle.Blob{a.Document, a.Manifest}, a.Signature.Blobs...) {
-		if err := releases.PushNew(ctx, repo, b); err != nil {
+		if err := PushNew(ctx, repo, b); err != nil {
 			return err
 		}
 	}
-	return releases.PutTag(ctx, repo, a.Signature.Manifest.WithData(), bundle.SignatureTag(a.Manifest.Descriptor.Digest))
+	return PutTag(ctx, repo, a.Signature.Manifest.WithData(), bundle.SignatureTag(a.Manifest.Descriptor.Digest))
 }
 
 // Cosign adds the signatures of s's keys to those of manifest d in the repository of that name, and returns how many keys have signed it
@@ -116,7 +110,7 @@ func (s Signer) Cosign(ctx context.Context, repo oci.Target, name string, d dige
 			}
 		}
 	}
-	return 0, added, fmt.Errorf("signatures of %s: %w", d, releases.ErrRace)
+	return 0, added, fmt.Errorf("signatures of %s: %w", d, ErrRace)
 }
 
 // signAlone has those of s's keys sign d that are not among ids, each under a tag of its own.
@@ -168,9 +162,9 @@ func collectSignatures(ctx context.Context, repo oci.Target, d digest.Digest) (l
 
 func pushSignatures(ctx context.Context, repo oci.Target, s *bundle.Signed, tag string) error {
 	for _, b := range s.Blobs { // those of other signers are the same
-		if err := releases.PushBlob(ctx, repo, b); err != nil {
+		if err := PushBlob(ctx, repo, b); err != nil {
 			return err
 		}
 	}
-	return releases.PutTag(ctx, repo, s.Manifest.WithData(), tag)
+	return PutTag(ctx, repo, s.Manifest.WithData(), tag)
 }

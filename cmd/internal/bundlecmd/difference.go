@@ -16,7 +16,6 @@ import (
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
-	"github.com/wherry-dev/wherry/publisher/history"
 	"github.com/wherry-dev/wherry/publisher/platform"
 )
 
@@ -90,7 +89,7 @@ func (d *differing) run(cmd *cobra.Command, args []string) error {
 	case len(refs) == 2:
 		return d.between(cmd, refs[0], refs[1])
 	}
-	newest, err := history.Newest(cmd.Context(), oci.Reference{Location: refs[0].Location, Repository: refs[0].Repository}, time.Now(), d.from.Registry.Options())
+	newest, err := catalog.Newest(cmd.Context(), oci.Reference{Location: refs[0].Location, Repository: refs[0].Repository}, time.Now(), d.from.Registry.Options())
 	if err != nil {
 		return d.from.Failure(cmd.Context(), err, refs[0])
 	}
@@ -111,7 +110,7 @@ func (d *differing) between(cmd *cobra.Command, old, now oci.Reference) error {
 			return d.from.Failure(cmd.Context(), err, now)
 		}
 		defer b.Close()
-		difference, err := history.Between(a, b, d.patches)
+		difference, err := catalog.Between(a, b, d.patches)
 		if err != nil {
 			return err
 		}
@@ -135,7 +134,7 @@ func (d *differing) withRendered(cmd *cobra.Command, ref oci.Reference) error {
 		if err := source.PrintProblems(cmd, built.Loaded, built.Result.Warnings, built.Result); err != nil {
 			return err
 		}
-		difference, err := history.Rendered(a, built.Result, d.patches)
+		difference, err := catalog.Rendered(a, built.Result, d.patches)
 		if err != nil {
 			return err
 		}
@@ -143,7 +142,7 @@ func (d *differing) withRendered(cmd *cobra.Command, ref oci.Reference) error {
 	})
 }
 
-func (d *differing) print(cmd *cobra.Command, difference *history.Difference) error {
+func (d *differing) print(cmd *cobra.Command, difference *catalog.Difference) error {
 	out := cmd.OutOrStdout()
 	if d.format != "table" {
 		if err := cli.Print(out, d.format, difference, nil); err != nil {
@@ -159,10 +158,10 @@ func (d *differing) print(cmd *cobra.Command, difference *history.Difference) er
 }
 
 // differenceText writes a difference for a terminal, the totals first.
-func differenceText(w io.Writer, d *history.Difference, patches bool) error {
+func differenceText(w io.Writer, d *catalog.Difference, patches bool) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s → %s: %s\n", show.Line(d.ClusterType), d.Old.Name(), d.New.Name(), view.ChangeCounts(d.Changes, d.Unchanged))
-	for _, s := range []history.Side{d.Old, d.New} {
+	for _, s := range []catalog.Side{d.Old, d.New} {
 		fmt.Fprintf(&b, "  %s: %s\n", s.Name(), show.Line(sideText(s)))
 	}
 	if len(d.Changes) > 0 {
@@ -178,7 +177,7 @@ func differenceText(w io.Writer, d *history.Difference, patches bool) error {
 }
 
 // sideText says when and of which commit a release is, and what for.
-func sideText(s history.Side) string {
+func sideText(s catalog.Side) string {
 	var parts []string
 	if !s.IssuedAt.IsZero() {
 		parts = append(parts, "published "+show.Time(s.IssuedAt))
@@ -200,7 +199,7 @@ func (d *differing) environments(cmd *cobra.Command, old, now oci.Reference) err
 	if err != nil {
 		return err
 	}
-	difference, err := history.Environments(cmd.Context(), old, now, signers, d.from.Registry.Options(), d.patches)
+	difference, err := catalog.Environments(cmd.Context(), old, now, signers, d.from.Registry.Options(), d.patches)
 	if err != nil {
 		return d.from.Failure(cmd.Context(), err, old)
 	}
@@ -209,7 +208,7 @@ func (d *differing) environments(cmd *cobra.Command, old, now oci.Reference) err
 	}
 	differs := false
 	for _, t := range difference.ClusterTypes {
-		differs = differs || t.Result != history.Same
+		differs = differs || t.Result != catalog.Same
 		if d.format == "table" && len(t.Changes) > 0 {
 			fmt.Fprintln(cmd.OutOrStdout())
 			if err := view.Changes(cmd.OutOrStdout(), t.ClusterType, t.Changes, d.patches); err != nil {
@@ -228,7 +227,7 @@ func (d *differing) environments(cmd *cobra.Command, old, now oci.Reference) err
 	return nil
 }
 
-func environmentsTable(w io.Writer, d *history.EnvironmentDifference) {
+func environmentsTable(w io.Writer, d *catalog.EnvironmentDifference) {
 	fmt.Fprintf(w, "CLUSTER TYPE\t%s\t%s\tRESULT\n", strings.ToUpper(show.Cell(d.Old.Environment)), strings.ToUpper(show.Cell(d.New.Environment)))
 	for _, t := range d.ClusterTypes {
 		result := string(t.Result)
@@ -239,7 +238,7 @@ func environmentsTable(w io.Writer, d *history.EnvironmentDifference) {
 	}
 }
 
-func nameOf(s *history.Side) string {
+func nameOf(s *catalog.Side) string {
 	if s == nil {
 		return "-"
 	}

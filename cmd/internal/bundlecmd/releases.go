@@ -22,7 +22,6 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
-	"github.com/wherry-dev/wherry/publisher/history"
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/roster"
 	"github.com/wherry-dev/wherry/publisher/settings"
@@ -97,7 +96,7 @@ func (r *releasing) run(cmd *cobra.Command, args []string) error {
 }
 
 // list returns the releases of the argument, or those that the environment's agents follow.
-func (r *releasing) list(cmd *cobra.Command, args []string, now time.Time) ([]history.Release, error) {
+func (r *releasing) list(cmd *cobra.Command, args []string, now time.Time) ([]catalog.Release, error) {
 	ctx, opts := cmd.Context(), r.from.Registry.Options()
 	if len(args) == 0 {
 		loc, err := r.from.Location()
@@ -120,7 +119,7 @@ func (r *releasing) list(cmd *cobra.Command, args []string, now time.Time) ([]hi
 		if err != nil {
 			return nil, err
 		}
-		list, err := history.Followed(ctx, loc, environment, signers, fleet, now, opts)
+		list, err := catalog.Followed(ctx, loc, environment, signers, fleet, now, opts)
 		if err != nil {
 			return nil, listFailure(err, loc)
 		}
@@ -145,7 +144,7 @@ func (r *releasing) list(cmd *cobra.Command, args []string, now time.Time) ([]hi
 	if err != nil {
 		return nil, err
 	}
-	list, err := history.Releases(ctx, ref, r.limit, signers, fleet, now, opts)
+	list, err := catalog.Releases(ctx, ref, r.limit, signers, fleet, now, opts)
 	if err == nil && len(list) == 0 {
 		err = fmt.Errorf("no releases at %s (%w)", ref, errdef.ErrNotFound)
 	}
@@ -198,7 +197,7 @@ func rosterOf(ctx context.Context, s *settings.Settings, environment string) (fl
 }
 
 // conclude warns of releases that are about to expire, and returns the error of followed ones that are not trusted.
-func (r *releasing) conclude(cmd *cobra.Command, list []history.Release) error {
+func (r *releasing) conclude(cmd *cobra.Command, list []catalog.Release) error {
 	var listed []catalog.Listed
 	others, followed := 0, 0
 	for _, l := range list {
@@ -229,7 +228,7 @@ func tableWidth() int {
 	return maxListWidth
 }
 
-func releasesTable(w io.Writer, list []history.Release, types, wide bool, now time.Time) {
+func releasesTable(w io.Writer, list []catalog.Release, types, wide bool, now time.Time) {
 	several := map[bundle.Stream]int{}
 	counted := false
 	for _, l := range list {
@@ -239,21 +238,21 @@ func releasesTable(w io.Writer, list []history.Release, types, wide bool, now ti
 		counted = counted || l.Clusters != nil
 	}
 	var columns []releaseColumn
-	add := func(head string, elastic bool, text func(history.Release) string) {
+	add := func(head string, elastic bool, text func(catalog.Release) string) {
 		columns = append(columns, releaseColumn{head, elastic, text})
 	}
 	if types {
-		add("CLUSTER TYPE", true, func(l history.Release) string { return show.Cell(l.ClusterType) })
+		add("CLUSTER TYPE", true, func(l catalog.Release) string { return show.Cell(l.ClusterType) })
 	}
-	add("RELEASE", false, func(l history.Release) string {
+	add("RELEASE", false, func(l catalog.Release) string {
 		if l.Refused != "" {
 			return l.Name() + " NOT TRUSTED"
 		}
 		return l.Name()
 	})
-	add("RINGS", true, func(l history.Release) string { return ringsText(l.Listed, several[streamOf(l.Listed)] > 1) })
+	add("RINGS", true, func(l catalog.Release) string { return ringsText(l.Listed, several[streamOf(l.Listed)] > 1) })
 	if counted {
-		add("CLUSTERS", false, func(l history.Release) string {
+		add("CLUSTERS", false, func(l catalog.Release) string {
 			if l.Clusters == nil {
 				return "-"
 			}
@@ -261,24 +260,24 @@ func releasesTable(w io.Writer, list []history.Release, types, wide bool, now ti
 		})
 	}
 	if wide {
-		add("PUBLISHED", false, func(l history.Release) string { return show.Time(l.IssuedAt) })
-		add("VALID UNTIL", false, func(l history.Release) string { return show.Time(l.ExpiresAt) })
+		add("PUBLISHED", false, func(l catalog.Release) string { return show.Time(l.IssuedAt) })
+		add("VALID UNTIL", false, func(l catalog.Release) string { return show.Time(l.ExpiresAt) })
 	} else {
-		add("AGE", false, func(l history.Release) string { return bundle.Age(now.Sub(l.IssuedAt)) })
-		add("EXPIRES", false, func(l history.Release) string { return expiryText(l.Expiry(now)) })
+		add("AGE", false, func(l catalog.Release) string { return bundle.Age(now.Sub(l.IssuedAt)) })
+		add("EXPIRES", false, func(l catalog.Release) string { return expiryText(l.Expiry(now)) })
 	}
-	add("COMMIT", true, func(l history.Release) string {
+	add("COMMIT", true, func(l catalog.Release) string {
 		if wide {
 			return show.Cell(l.BaseCommit)
 		}
 		return show.Cell(shortCommit(l.BaseCommit))
 	})
 	if wide {
-		add("ENVIRONMENT COMMIT", false, func(l history.Release) string { return show.Cell(l.EnvironmentCommit) })
-		add("FILES", false, func(l history.Release) string { return strconv.Itoa(l.Files) })
-		add("DIGEST", false, func(l history.Release) string { return string(l.Digest) })
+		add("ENVIRONMENT COMMIT", false, func(l catalog.Release) string { return show.Cell(l.EnvironmentCommit) })
+		add("FILES", false, func(l catalog.Release) string { return strconv.Itoa(l.Files) })
+		add("DIGEST", false, func(l catalog.Release) string { return string(l.Digest) })
 	}
-	add("MESSAGE", true, func(l history.Release) string {
+	add("MESSAGE", true, func(l catalog.Release) string {
 		if l.SameAs > 0 && !types {
 			return strings.TrimSpace(fmt.Sprintf("(content of %d) %s", l.SameAs, show.Line(l.Message)))
 		}
@@ -291,10 +290,10 @@ func releasesTable(w io.Writer, list []history.Release, types, wide bool, now ti
 type releaseColumn struct {
 	head    string
 	elastic bool
-	text    func(history.Release) string
+	text    func(catalog.Release) string
 }
 
-func writeColumns(w io.Writer, columns []releaseColumn, list []history.Release, wide bool) {
+func writeColumns(w io.Writer, columns []releaseColumn, list []catalog.Release, wide bool) {
 	rows := make([][]string, len(list)+1)
 	var elastic []int
 	for i, c := range columns {
