@@ -191,17 +191,16 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		},
 		"reconcilers": {
 			"needs":      {"rewrite", "zarf"},
-			"ansible":    {"internal/background", "internal/program"},
+			"ansible":    {"internal/program"},
 			"argo":       {"kubernetes", "rewrite"},
-			"directory":  {"internal/background"},
+			"directory":  {"internal/program"},
 			"flux":       {"kubernetes", "rewrite"},
 			"kubernetes": {"rewrite"},
 			"rewrite":    nil,
-			"zarf":       {"internal/background", "internal/localregistry", "internal/program"},
+			"zarf":       {"internal/localregistry", "internal/program"},
 			"":           nil,
 
-			"internal/background": nil,
-			"internal/program":    nil,
+			"internal/program": nil,
 
 			"internal/localregistry": nil,
 

@@ -25,7 +25,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
-	"github.com/wherry-dev/wherry/reconcilers/internal/background"
 	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
@@ -55,7 +54,7 @@ type Reconciler struct {
 	sweeping sync.Mutex
 	swept    bool
 
-	jobs background.Group[*job]
+	jobs program.Group[*job]
 }
 
 // New returns a reconciler that keeps its files in the folder root, which Apply creates where it is absent.
@@ -98,7 +97,7 @@ func (r *Reconciler) enter(ctx context.Context, a reconcilers.Assignment) (place
 		return "", nil, err
 	}
 	if r.jobs.Closed() {
-		return "", nil, background.ErrClosed
+		return "", nil, program.ErrClosed
 	}
 	j, _ := r.jobs.Latest(a.Name)
 	return place(filepath.Join(root, a.Name)), j, nil

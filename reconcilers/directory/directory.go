@@ -29,7 +29,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
-	"github.com/wherry-dev/wherry/reconcilers/internal/background"
+	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
 // Options are optional. The zero value works.
@@ -56,7 +56,7 @@ type Reconciler struct {
 	turn    sync.Mutex // held while folders are read or changed
 	entries entries
 
-	fetches background.Group[*fetching]
+	fetches program.Group[*fetching]
 
 	owned owned
 }

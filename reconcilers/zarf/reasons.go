@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/wherry-dev/wherry/reconcilers"
-	"github.com/wherry-dev/wherry/reconcilers/internal/background"
+	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
 // Reasons that this package gives, beside those that every reconciler has.
@@ -75,7 +75,7 @@ func failed(ctx context.Context, err error) reconcilers.Result {
 	if ctx.Err() != nil {
 		return reconcilers.Interrupted(fmt.Errorf("%w: %w", ctx.Err(), err))
 	}
-	if errors.Is(err, background.ErrClosed) {
+	if errors.Is(err, program.ErrClosed) {
 		return reconcilers.Interrupted(err)
 	}
 	return classify(err).Result()

@@ -27,7 +27,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
-	"github.com/wherry-dev/wherry/reconcilers/internal/background"
+	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
 // DefaultDeadline bounds the deployment or removal of one package, as the agent does by default.
@@ -62,7 +62,7 @@ type Reconciler struct {
 	config *rest.Config
 	client client.Client // nil without a cluster
 
-	jobs   background.Group[*job]
+	jobs   program.Group[*job]
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 

@@ -1,10 +1,4 @@
-// Package background runs the work of reconcilers that goes on between their calls: at most one task for each
-// assignment.
-//
-// Begin with Group.Start. A newer task of an assignment ends the one before it, and begins when that has ended. The
-// newest task is kept after its end, with what the reconciler wants to know of it, until it is forgotten. Close ends
-// all of them and waits.
-package background
+package program
 
 import (
 	"context"
