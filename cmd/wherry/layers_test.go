@@ -197,12 +197,10 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"flux":       {"kubernetes", "rewrite"},
 			"kubernetes": {"rewrite"},
 			"rewrite":    nil,
-			"zarf":       {"internal/localregistry", "internal/program"},
+			"zarf":       {"internal/program"},
 			"":           nil,
 
 			"internal/program": nil,
-
-			"internal/localregistry": nil,
 
 			"reconcilertest":            nil,
 			"kubernetes/kubernetestest": {"kubernetes", "reconcilertest"},

@@ -11,7 +11,6 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle/graph"
-	"github.com/wherry-dev/wherry/reconcilers/internal/localregistry"
 )
 
 const (
@@ -33,18 +32,18 @@ type mounted struct {
 	cache  string // zarf's cache folder for it
 	env    []string
 
-	artifact *localregistry.Artifact
-	server   *localregistry.Server
+	artifact *storedArtifact
+	server   *registry
 	dir      string
 }
 
 // open returns the parts of a package in an OCI layout; nil if manifests are missing.
-func open(layout, ref string) (*localregistry.Artifact, error) {
+func open(layout, ref string) (*storedArtifact, error) {
 	_, pinned, _ := strings.Cut(ref, "@")
-	a, err := localregistry.Open(layout, digest.Digest(pinned), graph.ThisMachine())
+	a, err := openStored(layout, digest.Digest(pinned), graph.ThisMachine())
 	var invalid *graph.InvalidError
 	switch {
-	case errors.Is(err, localregistry.ErrIncomplete):
+	case errors.Is(err, errIncomplete):
 		return nil, nil
 	case errors.As(err, &invalid):
 		return nil, failure(InvalidPackage, "package %s: %w", ref, err)
@@ -63,7 +62,7 @@ func (j *job) mount(ref string) error {
 	if err != nil || a == nil {
 		return err
 	}
-	if err := a.Whole(); errors.Is(err, localregistry.ErrIncomplete) {
+	if err := a.Whole(); errors.Is(err, errIncomplete) {
 		return nil
 	} else if err != nil {
 		return local(err)
@@ -74,7 +73,7 @@ func (j *job) mount(ref string) error {
 // lend has zarf take the package from a registry on loopback. Zarf reads no package from a folder, and a file of it would be
 // another copy of everything: zarf unpacks packages before it deploys them. A registry gives it the parts one by one, and
 // zarf's cache has them as hard links.
-func (j *job) lend(a *localregistry.Artifact, ref string) error {
+func (j *job) lend(a *storedArtifact, ref string) error {
 	name, pinned, _ := strings.Cut(strings.TrimPrefix(ref, "oci://"), "@")
 	repository, _, _ := strings.Cut(path.Base(name), ":")
 	l := &mounted{artifact: a, dir: j.path(mountedDir)}

@@ -1,4 +1,4 @@
-package localregistry
+package zarf
 
 import (
 	"crypto/tls"
@@ -54,7 +54,7 @@ func store(t *testing.T) (dir string, root, manifest ocispec.Descriptor) {
 
 func TestOnlyTheArtifactIsServedAndOnlyToItsReader(t *testing.T) {
 	dir, root, manifest := store(t)
-	a, err := Open(dir, root.Digest, platforms)
+	a, err := openStored(dir, root.Digest, platforms)
 	require.NoError(t, err)
 	require.NoError(t, a.Whole())
 	s, err := a.Serve("shop")
@@ -122,7 +122,7 @@ func TestWhatIsNotWholeIsIncomplete(t *testing.T) {
 	dir, root, manifest := store(t)
 	part := blobPath(dir, digest.FromString("the content of components/menu.tar"))
 	open := func() error {
-		a, err := Open(dir, root.Digest, platforms)
+		a, err := openStored(dir, root.Digest, platforms)
 		if err != nil {
 			return err
 		}
@@ -130,26 +130,26 @@ func TestWhatIsNotWholeIsIncomplete(t *testing.T) {
 	}
 	require.NoError(t, open())
 	require.NoError(t, os.Truncate(part, 3))
-	require.ErrorIs(t, open(), ErrIncomplete)
+	require.ErrorIs(t, open(), errIncomplete)
 	require.NoError(t, os.Remove(part))
-	require.ErrorIs(t, open(), ErrIncomplete)
+	require.ErrorIs(t, open(), errIncomplete)
 	require.NoError(t, os.Mkdir(part, 0o700))
-	require.ErrorIs(t, open(), ErrIncomplete)
+	require.ErrorIs(t, open(), errIncomplete)
 
 	require.NoError(t, os.WriteFile(blobPath(dir, manifest.Digest), []byte("{}"), 0o600))
-	require.ErrorIs(t, open(), ErrIncomplete)
-	_, err := Open(dir, digest.FromString("unknown"), platforms)
-	require.ErrorIs(t, err, ErrIncomplete)
-	_, err = Open(dir, "sha256:../../x", platforms)
+	require.ErrorIs(t, open(), errIncomplete)
+	_, err := openStored(dir, digest.FromString("unknown"), platforms)
+	require.ErrorIs(t, err, errIncomplete)
+	_, err = openStored(dir, "sha256:../../x", platforms)
 	require.ErrorContains(t, err, "is not the digest of an artifact")
 	dir, root, _ = store(t)
-	_, err = Open(dir, root.Digest, graph.Platforms{"linux/arm64"})
+	_, err = openStored(dir, root.Digest, graph.Platforms{"linux/arm64"})
 	require.ErrorContains(t, err, "it is not for linux/arm64")
 }
 
 func TestLinksTakeNoRoomAndKeptFilesOutliveTheStore(t *testing.T) {
 	dir, root, manifest := store(t)
-	a, err := Open(dir, root.Digest, platforms)
+	a, err := openStored(dir, root.Digest, platforms)
 	require.NoError(t, err)
 	cache, kept := t.TempDir(), t.TempDir()
 	require.NoError(t, a.Link(cache))
@@ -163,9 +163,9 @@ func TestLinksTakeNoRoomAndKeptFilesOutliveTheStore(t *testing.T) {
 
 	require.NoError(t, a.Keep(kept, "zarf.yaml"))
 	require.NoError(t, os.RemoveAll(dir))
-	again, err := Open(kept, root.Digest, platforms)
+	again, err := openStored(kept, root.Digest, platforms)
 	require.NoError(t, err)
-	require.ErrorIs(t, again.Whole(), ErrIncomplete)
+	require.ErrorIs(t, again.Whole(), errIncomplete)
 	require.FileExists(t, blobPath(kept, digest.FromString("the content of zarf.yaml")))
 	require.NoFileExists(t, blobPath(kept, large))
 	require.FileExists(t, blobPath(kept, manifest.Digest))

@@ -1,4 +1,4 @@
-package localregistry
+package zarf
 
 import (
 	"bytes"
@@ -38,8 +38,8 @@ var (
 	validTo   = time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Server is a registry with one artifact. Close it when its reader has ended.
-type Server struct {
+// registry is a registry with one artifact. Close it when its reader has ended.
+type registry struct {
 	host     string
 	ca       []byte
 	password string
@@ -48,7 +48,7 @@ type Server struct {
 }
 
 // Serve begins to answer requests for the artifact, as that of repository, on a free port of loopback.
-func (a *Artifact) Serve(repository string) (*Server, error) {
+func (a *storedArtifact) Serve(repository string) (*registry, error) {
 	certificate, ca, err := selfSigned()
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (a *Artifact) Serve(repository string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{host: listener.Addr().String(), ca: ca, password: rand.Text(), ended: make(chan struct{})}
+	s := &registry{host: listener.Addr().String(), ca: ca, password: rand.Text(), ended: make(chan struct{})}
 	s.server = &http.Server{
 		Handler: s.guarded(a.handler(repository)), ReadHeaderTimeout: headerTime, ErrorLog: log.New(io.Discard, "", 0),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
@@ -70,13 +70,13 @@ func (a *Artifact) Serve(repository string) (*Server, error) {
 }
 
 // Host returns HOST:PORT.
-func (s *Server) Host() string { return s.host }
+func (s *registry) Host() string { return s.host }
 
 // CA returns the certificate by which readers verify the registry, in PEM.
-func (s *Server) CA() []byte { return s.ca }
+func (s *registry) CA() []byte { return s.ca }
 
 // DockerConfig returns a config.json with the credentials for the registry.
-func (s *Server) DockerConfig() []byte {
+func (s *registry) DockerConfig() []byte {
 	auth := base64.StdEncoding.EncodeToString([]byte(user + ":" + s.password))
 	data, err := json.Marshal(map[string]any{"auths": map[string]any{s.host: map[string]string{"auth": auth}}})
 	if err != nil {
@@ -86,14 +86,14 @@ func (s *Server) DockerConfig() []byte {
 }
 
 // Close ends all requests, and returns when they have ended.
-func (s *Server) Close() error {
+func (s *registry) Close() error {
 	err := s.server.Close()
 	<-s.ended
 	return err
 }
 
 // guarded answers nobody but the reader: the store of an agent may have what other users of the machine may not read.
-func (s *Server) guarded(next http.Handler) http.Handler {
+func (s *registry) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, password, _ := r.BasicAuth()
 		if subtle.ConstantTimeCompare([]byte(password), []byte(s.password)) != 1 {
@@ -106,7 +106,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 }
 
 // handler answers the requests of OCI distribution-spec v1.1 for pulling by digest.
-func (a *Artifact) handler(repository string) http.Handler {
+func (a *storedArtifact) handler(repository string) http.Handler {
 	known := map[string]ocispec.Descriptor{}
 	for _, d := range a.graph.Manifests {
 		known["/v2/"+repository+"/manifests/"+d.Digest.String()] = d
@@ -132,7 +132,7 @@ func (a *Artifact) handler(repository string) http.Handler {
 	})
 }
 
-func (a *Artifact) write(w http.ResponseWriter, r *http.Request, d digest.Digest) {
+func (a *storedArtifact) write(w http.ResponseWriter, r *http.Request, d digest.Digest) {
 	if data, ok := a.manifests[d]; ok {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
 		return

@@ -1,10 +1,4 @@
-// Package localregistry lends an artifact of the agent's content store to a program on this machine that can only read from
-// registries.
-//
-// Begin with Open, Artifact.Whole and Artifact.Serve. The registry listens on
-// loopback, over TLS with a certificate and a password of its own, and knows this one artifact. It changes nothing, and
-// ends with Close.
-package localregistry
+package zarf
 
 import (
 	"encoding/json"
@@ -22,23 +16,23 @@ import (
 	"github.com/wherry-dev/wherry/bundle/graph"
 )
 
-// ErrIncomplete is the error of an artifact that is not, or not as a whole, in the store.
-var ErrIncomplete = errors.New("not in the content store")
+// errIncomplete is the error of an artifact that is not, or not as a whole, in the store.
+var errIncomplete = errors.New("not in the content store")
 
-// Artifact is an artifact in an OCI layout, with all its parts for some platforms.
-type Artifact struct {
+// storedArtifact is an artifact in an OCI layout, with all its parts for some platforms.
+type storedArtifact struct {
 	dir       string
 	graph     graph.Graph
 	manifests map[digest.Digest][]byte
 }
 
-// Open reads the artifact with a manifest or index of this digest in the OCI layout at dir. Manifests are compared with their
-// digests. The error wraps ErrIncomplete if one of them is missing or damaged.
-func Open(dir string, root digest.Digest, platforms graph.Platforms) (*Artifact, error) {
+// openStored reads the artifact with a manifest or index of this digest in the OCI layout at dir. Manifests are compared with their
+// digests. The error wraps errIncomplete if one of them is missing or damaged.
+func openStored(dir string, root digest.Digest, platforms graph.Platforms) (*storedArtifact, error) {
 	if err := root.Validate(); err != nil || root.Algorithm() != digest.SHA256 {
 		return nil, fmt.Errorf("%q is not the digest of an artifact", root)
 	}
-	a := &Artifact{dir: dir, manifests: map[digest.Digest][]byte{}}
+	a := &storedArtifact{dir: dir, manifests: map[digest.Digest][]byte{}}
 	var err error
 	a.graph, err = graph.Walk(ocispec.Descriptor{Digest: root}, platforms, func(d ocispec.Descriptor) ([]byte, error) {
 		data, err := a.readManifest(d.Digest)
@@ -51,27 +45,27 @@ func Open(dir string, root digest.Digest, platforms graph.Platforms) (*Artifact,
 	return a, nil
 }
 
-// Whole returns an error wrapping ErrIncomplete if a blob is missing. It goes by their sizes: the reader compares them with
+// Whole returns an error wrapping errIncomplete if a blob is missing. It goes by their sizes: the reader compares them with
 // their digests.
-func (a *Artifact) Whole() error {
+func (a *storedArtifact) Whole() error {
 	for _, d := range a.graph.Blobs {
 		info, err := os.Stat(a.path(d.Digest))
 		switch {
 		case errors.Is(err, os.ErrNotExist):
-			return fmt.Errorf("%s: %w", d.Digest, ErrIncomplete)
+			return fmt.Errorf("%s: %w", d.Digest, errIncomplete)
 		case err != nil:
 			return err
 		case !info.Mode().IsRegular() || info.Size() != d.Size:
-			return fmt.Errorf("%s has %d bytes, not %d: %w", d.Digest, info.Size(), d.Size, ErrIncomplete)
+			return fmt.Errorf("%s has %d bytes, not %d: %w", d.Digest, info.Size(), d.Size, errIncomplete)
 		}
 	}
 	return nil
 }
 
-func (a *Artifact) readManifest(d digest.Digest) ([]byte, error) {
+func (a *storedArtifact) readManifest(d digest.Digest) ([]byte, error) {
 	f, err := os.Open(a.path(d))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", d, ErrIncomplete)
+		return nil, fmt.Errorf("%s: %w", d, errIncomplete)
 	}
 	if err != nil {
 		return nil, err
@@ -82,12 +76,12 @@ func (a *Artifact) readManifest(d digest.Digest) ([]byte, error) {
 		return nil, err
 	}
 	if digest.FromBytes(data) != d {
-		return nil, fmt.Errorf("%s is damaged: %w", d, ErrIncomplete)
+		return nil, fmt.Errorf("%s is damaged: %w", d, errIncomplete)
 	}
 	return data, nil
 }
 
-func (a *Artifact) path(d digest.Digest) string { return blobPath(a.dir, d) }
+func (a *storedArtifact) path(d digest.Digest) string { return blobPath(a.dir, d) }
 
 func blobPath(layout string, d digest.Digest) string {
 	return filepath.Join(layout, "blobs", d.Algorithm().String(), d.Encoded())
@@ -95,7 +89,7 @@ func blobPath(layout string, d digest.Digest) string {
 
 // Link makes the artifact's manifests and blobs part of another OCI layout, by hard links, so that they take no room of their
 // own. An error means that the layout has only some of them.
-func (a *Artifact) Link(layout string) error {
+func (a *storedArtifact) Link(layout string) error {
 	for _, d := range a.graph.All() {
 		if err := a.link(layout, d.Digest); err != nil {
 			return err
@@ -104,7 +98,7 @@ func (a *Artifact) Link(layout string) error {
 	return nil
 }
 
-func (a *Artifact) link(layout string, d digest.Digest) error {
+func (a *storedArtifact) link(layout string, d digest.Digest) error {
 	to := blobPath(layout, d)
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
@@ -118,7 +112,7 @@ func (a *Artifact) link(layout string, d digest.Digest) error {
 
 // Keep copies the manifests to another OCI layout, and of the blobs those whose title, the name of a file, is one of these.
 // They are on the disk when it returns.
-func (a *Artifact) Keep(layout string, titles ...string) error {
+func (a *storedArtifact) Keep(layout string, titles ...string) error {
 	keep := map[digest.Digest]bool{}
 	for d, data := range a.manifests {
 		keep[d] = true
@@ -146,7 +140,7 @@ func (a *Artifact) Keep(layout string, titles ...string) error {
 // maxKept bounds a file that is kept.
 const maxKept = 16 << 20
 
-func (a *Artifact) copy(layout string, d digest.Digest) error {
+func (a *storedArtifact) copy(layout string, d digest.Digest) error {
 	f, err := os.Open(a.path(d))
 	if err != nil {
 		return err
