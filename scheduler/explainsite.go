@@ -7,7 +7,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
-	"github.com/wherry-dev/wherry/scheduler/siteschema"
 )
 
 // SiteExplanation holds the site values of one cluster, as far as the platform knows them: the site itself may set some.
@@ -103,7 +102,7 @@ func (e *Explainer) cluster(clusterType, name string) (*kinds.Cluster, error) {
 	return c, nil
 }
 
-func siteValue(key string, c *kinds.Cluster, schema *siteschema.Schema, values sitevalues.Values, problems []sitevalues.Problem, used bool) SiteValue {
+func siteValue(key string, c *kinds.Cluster, schema *kinds.SiteSchema, values sitevalues.Values, problems []sitevalues.Problem, used bool) SiteValue {
 	s := SiteValue{Key: key, Used: used, Position: c.At}
 	if schema != nil {
 		s.SiteMaySet = schema.Document.Properties[key].SiteMaySet

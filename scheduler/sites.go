@@ -10,7 +10,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
-	"github.com/wherry-dev/wherry/scheduler/siteschema"
 )
 
 // SiteValuesAnnotation is the annotation of a ClusterType that names the declaration of its site values.
@@ -45,21 +44,21 @@ func (s *Sites) IsFinal() bool { return s == nil || s.Err == nil && len(s.Failur
 
 // siteSchemas are the declarations of a platform, each read once.
 type siteSchemas struct {
-	byName map[string]*siteschema.Schema
+	byName map[string]*kinds.SiteSchema
 	errs   map[string]error
 	names  []string
 }
 
 func newSiteSchemas(declared map[string]*kinds.ConfigMap) *siteSchemas {
-	s := &siteSchemas{byName: map[string]*siteschema.Schema{}, errs: map[string]error{}, names: sortedKeys(declared)}
+	s := &siteSchemas{byName: map[string]*kinds.SiteSchema{}, errs: map[string]error{}, names: sortedKeys(declared)}
 	for name, cm := range declared {
-		s.byName[name], s.errs[name] = siteschema.Parse(cm)
+		s.byName[name], s.errs[name] = kinds.ParseSiteSchema(cm)
 	}
 	return s
 }
 
 // of returns the declaration of a cluster type. Both results are nil if the type names none.
-func (s *siteSchemas) of(ct *kinds.ClusterType) (*siteschema.Schema, error) {
+func (s *siteSchemas) of(ct *kinds.ClusterType) (*kinds.SiteSchema, error) {
 	name, ok := ct.Metadata.Annotations[SiteValuesAnnotation]
 	if !ok {
 		return nil, nil
@@ -76,7 +75,7 @@ func (s *siteSchemas) of(ct *kinds.ClusterType) (*siteschema.Schema, error) {
 
 // siteFacts returns the facts about a cluster as far as the platform knows them, and its row, which is nil for a cluster
 // without values and labels.
-func (m *Model) siteFacts(c *kinds.Cluster, schema *siteschema.Schema) (sitevalues.Facts, *sitevalues.Row) {
+func (m *Model) siteFacts(c *kinds.Cluster, schema *kinds.SiteSchema) (sitevalues.Facts, *sitevalues.Row) {
 	facts := sitevalues.Facts{
 		Name: c.Metadata.Name, UID: c.Spec.UID, Type: c.Spec.ClusterType, Environment: m.environment, Ring: c.Spec.Ring, Labels: c.Spec.Labels,
 	}
@@ -136,7 +135,7 @@ func (m *Model) clustersOf(clusterType string) []*kinds.Cluster {
 }
 
 // checkRow returns the row of a cluster, nil if it needs none, and the mistakes in its values.
-func (m *Model) checkRow(c *kinds.Cluster, schema *siteschema.Schema) (*sitevalues.Row, error) {
+func (m *Model) checkRow(c *kinds.Cluster, schema *kinds.SiteSchema) (*sitevalues.Row, error) {
 	facts, row := m.siteFacts(c, schema)
 	var errs []error
 	switch {
@@ -176,7 +175,7 @@ func siteMistake(c *kinds.Cluster, key, message string) error {
 
 // rowOf returns the row of a cluster with values or labels. Its values are in the form in which they travel, but for those
 // that are not valid, about which Resolve tells.
-func rowOf(c *kinds.Cluster, schema *siteschema.Schema) *sitevalues.Row {
+func rowOf(c *kinds.Cluster, schema *kinds.SiteSchema) *sitevalues.Row {
 	row := &sitevalues.Row{UID: c.Spec.UID, Name: c.Metadata.Name, Ring: c.Spec.Ring, Labels: c.Spec.Labels}
 	for _, key := range sortedKeys(c.Spec.Values) {
 		value := c.Spec.Values[key].Value
@@ -195,7 +194,7 @@ func rowOf(c *kinds.Cluster, schema *siteschema.Schema) *sitevalues.Row {
 
 // siteKeys returns the keys that the annotation uses-site-values of a target lists, sorted, as far as schema or the facts
 // about a cluster have them. A schema that cannot be used is an error for those that use one of its keys.
-func siteKeys(ct *kinds.ClusterType, t *target, schema *siteschema.Schema, schemaErr error) ([]string, error) {
+func siteKeys(ct *kinds.ClusterType, t *target, schema *kinds.SiteSchema, schemaErr error) ([]string, error) {
 	a, ok := kinds.AnnotationFor(ct, &t.Target, "uses-site-values")
 	if !ok {
 		return nil, nil
@@ -227,7 +226,7 @@ func siteKeys(ct *kinds.ClusterType, t *target, schema *siteschema.Schema, schem
 	return keys, nil
 }
 
-func checkSiteKey(a kinds.Annotation, ct *kinds.ClusterType, key string, schema *siteschema.Schema, schemaErr error) error {
+func checkSiteKey(a kinds.Annotation, ct *kinds.ClusterType, key string, schema *kinds.SiteSchema, schemaErr error) error {
 	switch {
 	case sitevalues.IsFact(key):
 		return nil

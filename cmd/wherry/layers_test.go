@@ -216,17 +216,15 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"watch":     nil,
 		},
 		"scheduler": {
-			"lint": {"builtin", "check", "finding", "kinds", "memo", "promotion", "siteschema", "yamlvalue"},
+			"lint": {"builtin", "check", "finding", "kinds", "memo", "promotion", "yamlvalue"},
 
-			"":          {"check", "finding", "kinds", "memo", "promotion", "promotion/policy", "schema", "siteschema", "template", "yamlvalue"},
+			"":          {"check", "finding", "kinds", "memo", "promotion", "promotion/policy", "schema", "template", "yamlvalue"},
 			"promotion": nil,
 
 			"promotion/policy": {"finding", "kinds", "promotion"},
 
 			"template": {"finding", "template/internal/scheduler", "yamlvalue"},
 			"schema":   {"finding"},
-
-			"siteschema": {"finding", "kinds"},
 
 			"check":     {"finding", "kinds"},
 			"kinds":     {"finding"},

@@ -2,7 +2,8 @@
 //
 // There is a struct for each kind of Kalypso and of wherry that is read, whose tags are the YAML keys. [New] returns an
 // empty one for a kind and [Decode] fills it: as strict with types as the Kubernetes API, with every mistake instead of the
-// first, and a warning for each unknown field. Package scheduler checks the objects against one another.
+// first, and a warning for each unknown field. [ParseSiteSchema] reads the site values that a ConfigMap
+// declares. Package scheduler checks the objects against one another.
 package kinds
 
 import (

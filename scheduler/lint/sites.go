@@ -12,7 +12,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
-	"github.com/wherry-dev/wherry/scheduler/siteschema"
 )
 
 // siteValues adds mistakes in declarations of site values and in the values of clusters, declarations that nothing names,
@@ -26,7 +25,7 @@ func (l *linter) siteValues() {
 		if !used[cm.Metadata.Name] && len(l.objects.ClusterTypes) > 0 {
 			l.addUnused(&cm.Common, finding.CodeUnusedSiteValues, "", "the site values %q are named by no ClusterType", cm.Metadata.Name)
 		}
-		schema, err := siteschema.Parse(cm)
+		schema, err := kinds.ParseSiteSchema(cm)
 		if err != nil {
 			l.found = append(l.found, finding.In(err)...)
 			continue

@@ -1,9 +1,4 @@
-// Package siteschema reads the declarations of site values that ConfigMaps of a platform hold.
-//
-// [Parse] returns a [Schema] with the declaration in the form that a bundle has it, and with the line of each part. Only what
-// package sitevalues knows of JSON Schema is read; everything else is a mistake with file and line, so that no condition
-// counts for an editor and not for an agent.
-package siteschema
+package kinds
 
 import (
 	"errors"
@@ -17,14 +12,13 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/scheduler/finding"
-	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // DataKey is the key of the ConfigMap's data that holds the JSON Schema, as JSON or YAML.
 const DataKey = "schema"
 
-// Schema is a declaration of site values.
-type Schema struct {
+// SiteSchema is a declaration of site values.
+type SiteSchema struct {
 	Document *sitevalues.Document
 	// At is the position of the ConfigMap.
 	At    finding.Position
@@ -35,7 +29,7 @@ type Schema struct {
 type place struct{ key, keyword string }
 
 // Position returns the position of a keyword of a key, or else of the key, or else of the ConfigMap.
-func (s *Schema) Position(key, keyword string) finding.Position {
+func (s *SiteSchema) Position(key, keyword string) finding.Position {
 	for _, p := range []place{{key, keyword}, {key, ""}} {
 		if line, ok := s.lines[p]; ok {
 			return finding.Position{File: s.At.File, Line: line}
@@ -52,10 +46,10 @@ var (
 	}
 )
 
-// Parse reads the declaration in a ConfigMap. The error joins all mistakes, each a [finding.Error] with its place.
-func Parse(cm *kinds.ConfigMap) (*Schema, error) {
-	s := &Schema{At: cm.At, lines: map[place]int{}, Document: &sitevalues.Document{Name: cm.Metadata.Name, Properties: map[string]sitevalues.Property{}}}
-	r := &reader{Schema: s, name: cm.Metadata.Name}
+// ParseSiteSchema reads the declaration in a ConfigMap. The error joins all mistakes, each a [finding.Error] with its place.
+func ParseSiteSchema(cm *ConfigMap) (*SiteSchema, error) {
+	s := &SiteSchema{At: cm.At, lines: map[place]int{}, Document: &sitevalues.Document{Name: cm.Metadata.Name, Properties: map[string]sitevalues.Property{}}}
+	r := &reader{SiteSchema: s, name: cm.Metadata.Name}
 	for key, text := range cm.Data {
 		if key != DataKey {
 			r.fail(int(text.Line), finding.DidYouMean(key, []string{DataKey}), "data.%s is not read: the declaration is in data.%s", key, DataKey)
@@ -82,7 +76,7 @@ func Parse(cm *kinds.ConfigMap) (*Schema, error) {
 }
 
 type reader struct {
-	*Schema
+	*SiteSchema
 	name  string
 	first int // the line of the file on which the text begins
 	errs  []error
@@ -97,7 +91,7 @@ func (r *reader) fail(line int, hint, format string, args ...any) {
 func (r *reader) line(n *yaml.Node) int { return r.first + n.Line - 1 }
 
 // parse returns the one document in the text; nil after a mistake.
-func (r *reader) parse(text kinds.Text) *yaml.Node {
+func (r *reader) parse(text Text) *yaml.Node {
 	r.first = int(text.First)
 	if len(text.Value) > sitevalues.MaxDocumentBytes {
 		r.fail(r.first, "", "it has %d bytes, at most %d are permitted", len(text.Value), sitevalues.MaxDocumentBytes)
@@ -123,7 +117,7 @@ func (r *reader) parse(text kinds.Text) *yaml.Node {
 func (r *reader) eachPair(n *yaml.Node, what string, take func(key, value *yaml.Node)) {
 	n = resolved(n)
 	if n.Kind != yaml.MappingNode {
-		r.fail(r.line(n), "", "%s must be a mapping, not a %s", what, kinds.KindName(n))
+		r.fail(r.line(n), "", "%s must be a mapping, not a %s", what, KindName(n))
 		return
 	}
 	seen := map[string]bool{}
@@ -200,7 +194,7 @@ func (r *reader) property(key, value *yaml.Node) {
 			}
 			p.Enum = []any{}
 			for _, item := range value.Content {
-				p.Enum = append(p.Enum, kinds.ScalarOf(item))
+				p.Enum = append(p.Enum, ScalarOf(item))
 			}
 		case "minLength":
 			p.MinLength = r.integer(value, what)
@@ -211,7 +205,7 @@ func (r *reader) property(key, value *yaml.Node) {
 		case "maximum":
 			p.Maximum = r.number(value, what)
 		case "default":
-			if p.Default = kinds.ScalarOf(value); p.Default == nil {
+			if p.Default = ScalarOf(value); p.Default == nil {
 				r.fail(r.line(value), "leave it out for a key without a default", "%s has no value", what)
 			}
 		case "siteMaySet":
@@ -227,7 +221,7 @@ func (r *reader) property(key, value *yaml.Node) {
 }
 
 func (r *reader) text(n *yaml.Node, what string) string {
-	if text, ok := kinds.ScalarOf(n).(string); ok {
+	if text, ok := ScalarOf(n).(string); ok {
 		return text
 	}
 	r.fail(r.line(n), "", "%s must be a text", what)
@@ -248,7 +242,7 @@ func (r *reader) texts(n *yaml.Node, what string) []string {
 
 func (r *reader) number(n *yaml.Node, what string) *float64 {
 	p := sitevalues.Property{Type: sitevalues.Number}
-	value, err := p.Read(kinds.ScalarOf(n))
+	value, err := p.Read(ScalarOf(n))
 	if err != nil || n.ShortTag() == "!!str" {
 		r.fail(r.line(n), "", "%s must be a number", what)
 		return nil

@@ -1,4 +1,4 @@
-package siteschema_test
+package kinds_test
 
 import (
 	"strings"
@@ -10,7 +10,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
-	"github.com/wherry-dev/wherry/scheduler/siteschema"
 )
 
 // declaration reads a ConfigMap as the scheduler does.
@@ -31,7 +30,7 @@ data:
 `
 
 func TestParse(t *testing.T) {
-	s, err := siteschema.Parse(declaration(t, head+`  schema: |
+	s, err := kinds.ParseSiteSchema(declaration(t, head+`  schema: |
     $schema: https://json-schema.org/draft/2020-12/schema
     type: object
     additionalProperties: false
@@ -58,7 +57,7 @@ func TestParse(t *testing.T) {
 	require.Equal(t, "factory.yaml:15", s.Position("dns", "default").String())
 	require.Equal(t, "factory.yaml:1", s.Position("no", "").String())
 
-	s, err = siteschema.Parse(declaration(t, head+`  schema: '{"properties": {"dns": {"type": "string"}}}'`))
+	s, err = kinds.ParseSiteSchema(declaration(t, head+`  schema: '{"properties": {"dns": {"type": "string"}}}'`))
 	require.NoError(t, err)
 	require.Equal(t, "factory.yaml:5", s.Position("dns", "type").String())
 }
@@ -81,7 +80,7 @@ func TestMistakesHaveTheirLine(t *testing.T) {
 		{"a length that is not whole", "  schema: |\n    properties:\n      a: {type: string, minLength: 1.5}\n", `a: minLength must be a whole number`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := siteschema.Parse(declaration(t, head+c.data))
+			_, err := kinds.ParseSiteSchema(declaration(t, head+c.data))
 			require.Error(t, err)
 			var lines []string
 			for _, f := range finding.In(err) {
@@ -98,7 +97,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(`{"properties": {"a": {"type": "integer", "enum": [1, 2], "minimum": 0.5}}}`)
 	f.Add("properties: {a: &a {type: string, default: *a}}")
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := siteschema.Parse(&kinds.ConfigMap{Data: map[string]kinds.Text{"schema": {Value: text, Line: 1, First: 1}}})
+		s, err := kinds.ParseSiteSchema(&kinds.ConfigMap{Data: map[string]kinds.Text{"schema": {Value: text, Line: 1, First: 1}}})
 		if err != nil {
 			return
 		}
