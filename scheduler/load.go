@@ -18,7 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
-	promotionpolicy "github.com/wherry-dev/wherry/scheduler/promotion/policy"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
 const (
@@ -299,7 +299,7 @@ func (l *loader) object(at finding.Position, n *yaml.Node, into kinds.Object) {
 	}
 	if p, ok := into.(*kinds.Platform); ok {
 		l.errs = append(l.errs, checkWorkspaces(p)...)
-		l.errs = append(l.errs, promotionpolicy.CheckRings(at, p.Spec.Rings)...)
+		l.errs = append(l.errs, promotion.CheckRings(at, p.Spec.Rings)...)
 		if _, err := newMaxRemoved(p); err != nil {
 			l.errs = append(l.errs, err)
 		}
@@ -314,7 +314,7 @@ func (l *loader) object(at finding.Position, n *yaml.Node, into kinds.Object) {
 				Message: fmt.Sprintf("PromotionPolicy %q: %s", o.Metadata.Name, f.Message),
 			})
 		}
-		l.errs = append(l.errs, promotionpolicy.Check(promoted)...)
+		l.errs = append(l.errs, promotion.Mistakes(promoted)...)
 	}
 	if err := checkName(at, o.Kind, o.Metadata.Name); err != nil {
 		l.errs = append(l.errs, err)

@@ -18,8 +18,8 @@
 // sources that [Model.BaseRepos] and [Model.Registrations] name, and loads them as well.
 //
 // The packages below it do one thing each: finding (mistakes and codes), kinds (objects as they are written), yamlvalue
-// (configuration values), template (the evaluator), schema (JSON schemas), promotion and promotion/policy (gates), secret (a
-// guess), lint (rules over a model).
+// (configuration values), template (the evaluator), schema (JSON schemas), promotion (gates), lint (rules
+// over a model).
 package scheduler
 
 import (

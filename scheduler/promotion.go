@@ -4,7 +4,6 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
-	"github.com/wherry-dev/wherry/scheduler/promotion/policy"
 )
 
 // Rings returns the rings of the model's environment, narrowest first, from a PromotionPolicy, else from the
@@ -35,11 +34,11 @@ func (m *Model) Promotion() (promotion.Policy, error) {
 	if err != nil {
 		return promotion.Policy{}, err
 	}
-	return policy.Read(o, m.environment, rings), nil // mistakes are errors of Load
+	return promotion.Read(o, m.environment, rings), nil // mistakes are errors of Load
 }
 
 // ExplainPromotion says what [Model.Promotion] returns in words, with the place of each value.
-func (m *Model) ExplainPromotion() (*policy.Explanation, error) {
+func (m *Model) ExplainPromotion() (*promotion.Explanation, error) {
 	p, err := m.Promotion()
 	if err != nil {
 		return nil, err
@@ -52,7 +51,7 @@ func (m *Model) ExplainPromotion() (*policy.Explanation, error) {
 	if m.objects.Platform != nil {
 		platform = m.objects.Platform.At
 	}
-	return policy.Explain(o, p, platform), nil
+	return promotion.Explain(o, p, platform), nil
 }
 
 // promotionPolicy returns the PromotionPolicy that names the model's environment, nil if none does.

@@ -218,10 +218,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"scheduler": {
 			"lint": {"builtin", "check", "finding", "kinds", "memo", "promotion", "yamlvalue"},
 
-			"":          {"check", "finding", "kinds", "memo", "promotion", "promotion/policy", "schema", "template", "yamlvalue"},
-			"promotion": nil,
-
-			"promotion/policy": {"finding", "kinds", "promotion"},
+			"":          {"check", "finding", "kinds", "memo", "promotion", "schema", "template", "yamlvalue"},
+			"promotion": {"finding", "kinds"},
 
 			"template": {"finding", "template/internal/scheduler", "yamlvalue"},
 			"schema":   {"finding"},

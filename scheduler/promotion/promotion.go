@@ -1,6 +1,7 @@
 // Package promotion has what a PromotionPolicy says of one environment: the chain that it is part of, its rings, and the gates
-// before it and between its rings. The values are parsed and checked; package scheduler makes them from objects
-// ([scheduler.Model.Promotion]), and package gate of the publisher judges by them.
+// before it and between its rings. [Mistakes] checks an object, [Read] returns the parsed values, and [Explain] describes them in
+// words. The functions look at one object: whether its environments and clusters exist is for package lint. Package scheduler
+// reads the objects ([scheduler.Model.Promotion]), and package gate judges by them.
 package promotion
 
 import (

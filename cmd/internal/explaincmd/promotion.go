@@ -9,7 +9,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/scheduler/promotion/policy"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
 // newPromotionCommand returns the command wherry explain promotion.
@@ -51,14 +51,14 @@ More: wherry help promoting, sources`,
 	return cmd
 }
 
-func printPromotion(w io.Writer, x *policy.Explanation) {
+func printPromotion(w io.Writer, x *promotion.Explanation) {
 	environment := show.Line(x.Environment)
 	if x.Policy == nil {
 		fmt.Fprintf(w, "No PromotionPolicy names environment %s.\n", environment)
 	} else {
 		fmt.Fprintf(w, "Environment %s is in PromotionPolicy %s (%s).\n", environment, show.Line(x.Policy.Name), show.Line(x.Policy.Position.String()))
 	}
-	rules := func(title string, rules []policy.Rule) {
+	rules := func(title string, rules []promotion.Rule) {
 		if len(rules) == 0 {
 			return
 		}

@@ -1,4 +1,4 @@
-package policy
+package promotion
 
 import (
 	"fmt"
@@ -8,11 +8,10 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/scheduler/kinds"
-	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
-func (r *reader) schedule(s kinds.PromotionSchedule) promotion.Schedule {
-	read, zone := promotion.Schedule{}, time.UTC
+func (r *reader) schedule(s kinds.PromotionSchedule) Schedule {
+	read, zone := Schedule{}, time.UTC
 	if name := s.TimeZone.Value; name != "" {
 		var err error
 		if zone, err = time.LoadLocation(name); err != nil || name == "Local" {
@@ -42,9 +41,9 @@ func (r *reader) schedule(s kinds.PromotionSchedule) promotion.Schedule {
 	return read
 }
 
-func (r *reader) freeze(f *kinds.PromotionFreeze, zone *time.Location) (promotion.Freeze, bool) {
+func (r *reader) freeze(f *kinds.PromotionFreeze, zone *time.Location) (Freeze, bool) {
 	before := len(r.errs)
-	read := promotion.Freeze{From: r.moment(f.From, zone), Until: r.moment(f.Until, zone), Reason: f.Reason.Value}
+	read := Freeze{From: r.moment(f.From, zone), Until: r.moment(f.Until, zone), Reason: f.Reason.Value}
 	switch {
 	case f.From.Value == "":
 		r.mistake(f.Line, "give from", "a freeze has no beginning")
@@ -75,8 +74,8 @@ func (r *reader) moment(t kinds.Text, zone *time.Location) time.Time {
 var weekdays = [...]string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
 
 // parsePeriod reads days, times or both: "Mon-Thu 08:00-16:00", "Sat,Sun", "22:00-04:00".
-func parsePeriod(s string) (promotion.Period, error) {
-	p := promotion.Period{Closes: 24 * time.Hour}
+func parsePeriod(s string) (Period, error) {
+	p := Period{Closes: 24 * time.Hour}
 	days, hours, both := strings.Cut(s, " ")
 	if !both && strings.Contains(s, ":") {
 		days, hours = "", s

@@ -1,4 +1,4 @@
-package policy
+package promotion
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
-	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
 // Explanation says in words what has to hold before an environment, and each of its rings, gets something new.
@@ -48,7 +47,7 @@ type Named struct {
 
 // Explain says in words what p, which [Read] has read of o, asks for, with the place of each value. RingsAt is the place of the
 // Platform, for rings that it names.
-func Explain(o *kinds.PromotionPolicy, p promotion.Policy, ringsAt finding.Position) *Explanation {
+func Explain(o *kinds.PromotionPolicy, p Policy, ringsAt finding.Position) *Explanation {
 	x := &Explanation{Environment: p.Environment, Below: p.Below()}
 	w := ruleWriter{policy: o}
 	if o == nil {
@@ -91,7 +90,7 @@ func (w *ruleWriter) add(field string, line kinds.Line, format string, args ...a
 	w.rules = append(w.rules, r)
 }
 
-func (w *ruleWriter) order(p promotion.Policy, own *kinds.PromotedEnvironment, ringsAt finding.Position) {
+func (w *ruleWriter) order(p Policy, own *kinds.PromotedEnvironment, ringsAt finding.Position) {
 	switch {
 	case len(p.Chain) == 0:
 		w.add("chain", 0, "no chain names the environment: it gets commits by hand alone")
@@ -118,7 +117,7 @@ func (w *ruleWriter) order(p promotion.Policy, own *kinds.PromotedEnvironment, r
 }
 
 // gate adds the rules of a gate in the order in which a verdict lists them. Below is empty for a gate between rings.
-func (w *ruleWriter) gate(g promotion.Gate, written *kinds.PromotionGate, below string) {
+func (w *ruleWriter) gate(g Gate, written *kinds.PromotionGate, below string) {
 	whose, what := "the clusters of "+below, "the commit"
 	if below == "" {
 		whose, what = "the clusters of the rings before", "the release"
@@ -165,7 +164,7 @@ func (w *ruleWriter) gate(g promotion.Gate, written *kinds.PromotionGate, below 
 }
 
 // content adds the rule about what application teams deliver.
-func (w *ruleWriter) content(c promotion.Content, written *kinds.PromotionContent, below string) {
+func (w *ruleWriter) content(c Content, written *kinds.PromotionContent, below string) {
 	if !c.Held {
 		w.add("content", written.Line, "what application teams deliver needs no proof of its own")
 		return
@@ -191,7 +190,7 @@ func (w *ruleWriter) content(c promotion.Content, written *kinds.PromotionConten
 	}
 }
 
-func (w *ruleWriter) soak(g promotion.Gate, written *kinds.PromotionGate, below, what string) {
+func (w *ruleWriter) soak(g Gate, written *kinds.PromotionGate, below, what string) {
 	switch {
 	case g.Soak == 0:
 		w.add("soak", textLine(written.Soak), "no time has to pass")
@@ -204,7 +203,7 @@ func (w *ruleWriter) soak(g promotion.Gate, written *kinds.PromotionGate, below,
 	}
 }
 
-func (w *ruleWriter) approvals(field string, a promotion.Approvals, line kinds.Line, do, nobody string) {
+func (w *ruleWriter) approvals(field string, a Approvals, line kinds.Line, do, nobody string) {
 	if a.Required == 0 {
 		w.add(field, line, "%s", nobody)
 		return

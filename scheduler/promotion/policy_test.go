@@ -1,4 +1,4 @@
-package policy_test
+package promotion_test
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
-	"github.com/wherry-dev/wherry/scheduler/promotion/policy"
 )
 
 // read returns what a PromotionPolicy with a spec says of environment prod. Mistakes of a gate's fields are in a table of package scheduler.
@@ -204,7 +203,7 @@ func TestExplainSaysWhatIsWrittenAndWhatIsADefault(t *testing.T) {
 	require.NoError(t, err)
 	x, err := m.ExplainPromotion()
 	require.NoError(t, err)
-	said := func(rules []policy.Rule, field string) string {
+	said := func(rules []promotion.Rule, field string) string {
 		for _, r := range rules {
 			if r.Field == field {
 				return fmt.Sprintf("%s (%d)", r.Meaning, r.Line)

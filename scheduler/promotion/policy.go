@@ -1,8 +1,4 @@
-// Package policy reads PromotionPolicy objects.
-//
-// [Check] returns the mistakes of one, each with its line, and [Read] what it says of an environment, parsed. [Explain] says the
-// same in words. The functions look at one object: whether its environments and clusters exist is for package lint.
-package policy
+package promotion
 
 import (
 	"cmp"
@@ -23,7 +19,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
-	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
 // maxItems bounds each list of a PromotionPolicy.
@@ -34,8 +29,8 @@ const maxCheckTimeout = time.Hour
 
 // Read returns what a policy without mistakes says of an environment. O is nil if no policy names the environment. The rings are
 // those of the environment, which the Platform may name instead of the policy.
-func Read(o *kinds.PromotionPolicy, environment string, rings []string) promotion.Policy {
-	p := promotion.Policy{Environment: environment, Rings: rings, Gate: promotion.Default(), RingGate: promotion.Default()}
+func Read(o *kinds.PromotionPolicy, environment string, rings []string) Policy {
+	p := Policy{Environment: environment, Rings: rings, Gate: Default(), RingGate: Default()}
 	if o == nil {
 		return p
 	}
@@ -61,13 +56,13 @@ func Read(o *kinds.PromotionPolicy, environment string, rings []string) promotio
 }
 
 // ringGate returns the gate between the rings of an environment without one of its own.
-func ringGate(g promotion.Gate) promotion.Gate {
-	g.SoakIn, g.RequirePinned, g.Approvals, g.Check, g.Content = nil, false, promotion.Approvals{}, nil, promotion.Default().Content
+func ringGate(g Gate) Gate {
+	g.SoakIn, g.RequirePinned, g.Approvals, g.Check, g.Content = nil, false, Approvals{}, nil, Default().Content
 	return g
 }
 
-// Check returns the mistakes of a PromotionPolicy.
-func Check(p *kinds.PromotionPolicy) []error {
+// Mistakes returns the mistakes of a PromotionPolicy.
+func Mistakes(p *kinds.PromotionPolicy) []error {
 	r := newReader(p)
 	r.checkChain()
 	r.checkGroups()
@@ -89,18 +84,18 @@ func Check(p *kinds.PromotionPolicy) []error {
 // reader reads the values of a PromotionPolicy, and collects the mistakes in them.
 type reader struct {
 	policy *kinds.PromotionPolicy
-	groups map[string]promotion.Approvals // without Required
-	ring   bool                           // the gate that is read is one between rings
+	groups map[string]Approvals // without Required
+	ring   bool                 // the gate that is read is one between rings
 	errs   []error
 }
 
 func newReader(p *kinds.PromotionPolicy) *reader {
-	r := &reader{policy: p, groups: map[string]promotion.Approvals{}}
+	r := &reader{policy: p, groups: map[string]Approvals{}}
 	for _, g := range p.Spec.Groups {
-		read := promotion.Approvals{Group: g.Name.Value, HubSpeaksForKeys: g.HubSpeaksForKeys.Value}
+		read := Approvals{Group: g.Name.Value, HubSpeaksForKeys: g.HubSpeaksForKeys.Value}
 		for _, m := range g.Members {
 			key, _ := onePublicKey(m.PublicKey.Value)
-			read.Members = append(read.Members, promotion.Member{Name: m.Name.Value, Key: key})
+			read.Members = append(read.Members, Member{Name: m.Name.Value, Key: key})
 		}
 		for _, hub := range g.Hubs {
 			if key, err := onePublicKey(hub.Value); err == nil && key != nil {
@@ -276,8 +271,8 @@ func onePublicKey(pem string) (crypto.PublicKey, error) {
 }
 
 // gate reads a gate. One that is not written is that of a policy that says nothing.
-func (r *reader) gate(g *kinds.PromotionGate) promotion.Gate {
-	read := promotion.Default()
+func (r *reader) gate(g *kinds.PromotionGate) Gate {
+	read := Default()
 	read.MinReported = r.percent("minReported", g.MinReported, read.MinReported)
 	read.MinCompliant = r.percent("minCompliant", g.MinCompliant, read.MinCompliant)
 	read.MaxFailed = r.count("maxFailed", g.MaxFailed, read.MaxFailed)
@@ -293,7 +288,7 @@ func (r *reader) gate(g *kinds.PromotionGate) promotion.Gate {
 	}
 	known := len(r.errs)
 	read.MaxReportAge = r.length("maxReportAge", g.MaxReportAge, read.MaxReportAge, 0)
-	if read.MaxReportAge <= promotion.ReportInterval && len(r.errs) == known {
+	if read.MaxReportAge <= ReportInterval && len(r.errs) == known {
 		r.unreachable(g.MaxReportAge.Line, "give it several hours", "maxReportAge is %s, and agents without news report each hour: clusters count as offline in between", g.MaxReportAge.Value)
 	}
 	if g.RequiredClusters.Line != 0 {
@@ -312,8 +307,8 @@ func (r *reader) gate(g *kinds.PromotionGate) promotion.Gate {
 }
 
 // content reads the rule about content of a gate with these approvals.
-func (r *reader) content(c *kinds.PromotionContent, approvals promotion.Approvals) promotion.Content {
-	read := promotion.Default().Content
+func (r *reader) content(c *kinds.PromotionContent, approvals Approvals) Content {
+	read := Default().Content
 	if r.ring && c.Line != 0 {
 		r.mistake(c.Line, "remove it", "content has no meaning in a ringGate: content goes from ring to ring with the release")
 		return read
@@ -327,16 +322,16 @@ func (r *reader) content(c *kinds.PromotionContent, approvals promotion.Approval
 	}
 	read.Approvals = approvals
 	if a := c.Approvals; a.Line != 0 {
-		if read.Approvals = (promotion.Approvals{}); a.Required.Line == 0 || a.Required.Value != 0 {
+		if read.Approvals = (Approvals{}); a.Required.Line == 0 || a.Required.Value != 0 {
 			read.Approvals = r.approvals("content.approvals", kinds.PromotionApprovals(a))
 		}
 	}
-	read.Exempt = promotion.Exempt{
+	read.Exempt = Exempt{
 		Workspaces:    r.names("workspaces", c.Exempt.Workspaces, false),
 		Registrations: r.names("registrations", c.Exempt.Registrations, false),
 		Workloads:     r.names("workloads", c.Exempt.Workloads, true),
 	}
-	read.BatchAfter = r.length("content.batchAfter", c.BatchAfter, promotion.DefaultBatchAfter, time.Minute)
+	read.BatchAfter = r.length("content.batchAfter", c.BatchAfter, DefaultBatchAfter, time.Minute)
 	return read
 }
 
@@ -410,9 +405,9 @@ func (r *reader) length(field string, t kinds.Text, without, least time.Duration
 	return d
 }
 
-func (r *reader) approvals(field string, a kinds.PromotionApprovals) promotion.Approvals {
+func (r *reader) approvals(field string, a kinds.PromotionApprovals) Approvals {
 	if a.Line == 0 {
-		return promotion.Approvals{}
+		return Approvals{}
 	}
 	group, known := r.groups[a.Group.Value]
 	switch {
@@ -429,7 +424,7 @@ func (r *reader) approvals(field string, a kinds.PromotionApprovals) promotion.A
 	return group
 }
 
-func (r *reader) check(c kinds.PromotionCheck) *promotion.Check {
+func (r *reader) check(c kinds.PromotionCheck) *Check {
 	if c.Line == 0 {
 		return nil
 	}
@@ -454,5 +449,5 @@ func (r *reader) check(c kinds.PromotionCheck) *promotion.Check {
 	if timeout > maxCheckTimeout {
 		r.mistake(c.Timeout.Line, "", "timeout: %s is too long, it must be %s at most", c.Timeout.Value, lengthText(maxCheckTimeout))
 	}
-	return &promotion.Check{Name: name, Command: c.Command.Value, URL: c.URL.Value, Timeout: timeout}
+	return &Check{Name: name, Command: c.Command.Value, URL: c.URL.Value, Timeout: timeout}
 }

@@ -1,4 +1,4 @@
-package policy
+package promotion
 
 import (
 	"slices"
