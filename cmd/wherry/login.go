@@ -13,7 +13,6 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 )
 
 func newLoginCommand() *cobra.Command {
@@ -78,8 +77,8 @@ func login(cmd *cobra.Command, host, user, password string, options oci.Options)
 	if withheld.Recorded != "" {
 		where += fmt.Sprintf(" (at the last login it was %s)", withheld.Recorded)
 	}
-	if prompt.IsTerminal() {
-		yes, askErr := prompt.Yes(cmd, os.Stdin, where+". Send the password there?")
+	if cli.IsTerminal() {
+		yes, askErr := cli.AskYes(cmd, os.Stdin, where+". Send the password there?")
 		if askErr != nil {
 			return "", askErr
 		}
@@ -147,16 +146,16 @@ func askCredentials(cmd *cobra.Command, user string, fromStdin bool) (name, pass
 		}
 		return user, string(data), nil
 	}
-	if user == "" && prompt.IsTerminal() {
-		if user, err = prompt.Line(cmd, os.Stdin, "Username: "); errors.Is(err, io.EOF) {
+	if user == "" && cli.IsTerminal() {
+		if user, err = cli.AskLine(cmd, os.Stdin, "Username: "); errors.Is(err, io.EOF) {
 			err = cli.Usagef("a username and a password are needed")
 		}
 		if err != nil {
 			return "", "", err
 		}
 	}
-	secret, err := prompt.Secret(cmd, "Password: ")
-	if errors.Is(err, prompt.ErrNoTerminal) {
+	secret, err := cli.AskSecret(cmd, "Password: ")
+	if errors.Is(err, cli.ErrNoTerminal) {
 		return "", "", cli.Fail(cli.Usage, errors.New("no password"), "give --username NAME --password-stdin, or run the command in a terminal")
 	}
 	if err == nil && (user == "" || len(secret) == 0) {

@@ -13,7 +13,6 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -123,9 +122,9 @@ func askToken(cmd *cobra.Command, fromStdin bool) (string, error) {
 	if fromStdin {
 		text, err = io.ReadAll(io.LimitReader(cli.Stdin(cmd), flags.MaxKeyBytes))
 	} else {
-		text, err = prompt.Secret(cmd, "Access token: ")
+		text, err = cli.AskSecret(cmd, "Access token: ")
 	}
-	if errors.Is(err, prompt.ErrNoTerminal) {
+	if errors.Is(err, cli.ErrNoTerminal) {
 		return "", cli.Fail(cli.Usage, errors.New("no access token"), "give --token-stdin, or run the command in a terminal")
 	}
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/bundlecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/configcmd"
-	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/explaincmd"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/fleetcmd"
@@ -52,7 +51,7 @@ func newRootCommand() *cobra.Command {
 		fleetcmd.Compare(),
 		configcmd.Command(),
 		configcmd.Context(),
-		deltacmd.New(delta.Make),
+		cli.NewDelta(delta.Make),
 		newDemoCommand(),
 		fleetcmd.Describe(),
 		bundlecmd.Diff(),

@@ -15,7 +15,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/e2e/load/simulation"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -90,7 +89,7 @@ func (s *simulating) run(cmd *cobra.Command, _ []string) (err error) {
 		return err
 	}
 	o := s.options
-	o.Version, o.DeltaCommand = cli.Version(), deltacmd.Command()
+	o.Version, o.DeltaCommand = cli.Version(), cli.DeltaCommand()
 	if s.plan != "" {
 		if o.Plan, err = s.readPlan(cmd); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 )
 
 // DefaultConfig is the configuration file of agents that were installed as docs/install.md says.
@@ -43,7 +42,7 @@ func Program(defaultConfig string) *cobra.Command {
 		newValuesCommand(),
 	)
 	shortenHelp(root)
-	root.AddCommand(cli.NewVersionCommand(), deltacmd.New(nil))
+	root.AddCommand(cli.NewVersionCommand(), cli.NewDelta(nil))
 	return root
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 )
 
 // addFlags gives cmd and its subcommands --config, which is defaultConfig unless something else is given, and a flag for
@@ -93,7 +92,7 @@ func runningAgent(cmd *cobra.Command, c *config.Config) agent.Client {
 // withAgent calls f with the agent that c describes.
 func withAgent(cmd *cobra.Command, c *config.Config, f func(*agent.Agent) error) error {
 	return c.Run(cmd.Context(), config.Process{
-		Log: slogTo(cmd, c), Now: cli.Now, DeltaCommand: deltacmd.Command(),
+		Log: slogTo(cmd, c), Now: cli.Now, DeltaCommand: cli.DeltaCommand(),
 		Ready: ready(os.Getenv), Watchdog: watchdog(os.Getenv, os.Getpid()),
 	}, f)
 }

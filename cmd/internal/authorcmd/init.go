@@ -13,7 +13,6 @@ import (
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher/author/scaffold"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/keys"
@@ -76,7 +75,7 @@ flag says. No file is replaced, and a folder that has a platform is left alone.
 }
 
 func (b *beginning) run(cmd *cobra.Command, dir string) error {
-	if prompt.IsTerminal() {
+	if cli.IsTerminal() {
 		if err := b.ask(cmd); err != nil {
 			return err
 		}
@@ -183,7 +182,7 @@ func (b *beginning) ask(cmd *cobra.Command) error {
 		if cmd.Flags().Changed(flag) {
 			return nil
 		}
-		answer, err := prompt.Line(cmd, cmd.InOrStdin(), fmt.Sprintf("%s [%s]: ", text, preset))
+		answer, err := cli.AskLine(cmd, cmd.InOrStdin(), fmt.Sprintf("%s [%s]: ", text, preset))
 		if err == nil && answer != "" {
 			take(answer)
 		}
@@ -203,6 +202,6 @@ func (b *beginning) ask(cmd *cobra.Command) error {
 		return nil
 	}
 	var err error
-	b.keys, err = prompt.Yes(cmd, cmd.InOrStdin(), "Make a key pair that signs releases?")
+	b.keys, err = cli.AskYes(cmd, cmd.InOrStdin(), "Make a key pair that signs releases?")
 	return err
 }

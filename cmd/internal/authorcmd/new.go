@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher/author"
 	"github.com/wherry-dev/wherry/publisher/author/scaffold"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
@@ -344,7 +343,7 @@ func (c *creation) run(cmd *cobra.Command, args []string) error {
 	if c.request.Kind == "BaseRepo" && c.request.Name == "" {
 		c.request.Name = scheduler.MainBase
 	}
-	if prompt.IsTerminal() {
+	if cli.IsTerminal() {
 		if err := c.ask(cmd, p); err != nil {
 			return err
 		}
@@ -430,7 +429,7 @@ func (c *creation) preset(p *author.Platform) {
 // ask asks for the missing values.
 func (c *creation) ask(cmd *cobra.Command, p *author.Platform) error {
 	r := &c.request
-	line := func(question string) (string, error) { return prompt.Line(cmd, cmd.InOrStdin(), question+": ") }
+	line := func(question string) (string, error) { return cli.AskLine(cmd, cmd.InOrStdin(), question+": ") }
 	var err error
 	if r.Name == "" {
 		if r.Name, err = line("Name of the " + r.Kind); err != nil {

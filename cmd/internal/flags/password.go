@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 )
 
 const (
@@ -43,15 +42,15 @@ func (f *Password) Read(cmd *cobra.Command, isNew bool) ([]byte, error) {
 	if password, set := os.LookupEnv(PasswordVariable); set {
 		return []byte(password), nil
 	}
-	password, err := prompt.Secret(cmd, "Password for the private key: ")
-	if errors.Is(err, prompt.ErrNoTerminal) {
+	password, err := cli.AskSecret(cmd, "Password for the private key: ")
+	if errors.Is(err, cli.ErrNoTerminal) {
 		return nil, cli.Fail(cli.Usage, errors.New("no password for the private key"),
 			fmt.Sprintf("set %s, give --password-file FILE, or run the command in a terminal", PasswordVariable))
 	}
 	if err != nil || !isNew {
 		return password, err
 	}
-	again, err := prompt.Secret(cmd, "The same once more: ")
+	again, err := cli.AskSecret(cmd, "The same once more: ")
 	if err == nil && !bytes.Equal(password, again) {
 		err = cli.Usagef("the two passwords differ")
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/settings"
 	"github.com/wherry-dev/wherry/publisher/usage"
@@ -236,8 +235,8 @@ func (f *Signers) openSigner(cmd *cobra.Command, uri string) (*keys.Key, error) 
 	isToken := strings.HasPrefix(uri, "pkcs11:")
 	if _, known := keys.PINInURI(uri); isToken && !known && os.Getenv(pinVariable) == "" {
 		// Asked for once, and not by cosign for each signature.
-		pin, err := prompt.Secret(cmd, "PIN of the token: ")
-		if err != nil && !errors.Is(err, prompt.ErrNoTerminal) {
+		pin, err := cli.AskSecret(cmd, "PIN of the token: ")
+		if err != nil && !errors.Is(err, cli.ErrNoTerminal) {
 			return nil, err
 		}
 		opts.PIN = string(pin)

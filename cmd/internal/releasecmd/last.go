@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
@@ -40,7 +40,7 @@ func Changes(cmd *cobra.Command, source *flags.Source, place string, to oci.Loca
 		return nil, err
 	}
 	opts.Cache, opts.Packed, opts.Parallel = source.Cache.Get(), built.Packed, publisher.DefaultParallel
-	opts.EnvironmentCommit, opts.Source, opts.DeltaCommand = built.Loaded.EnvironmentCommit, built.Loaded.Source, deltacmd.Command()
+	opts.EnvironmentCommit, opts.Source, opts.DeltaCommand = built.Loaded.EnvironmentCommit, built.Loaded.Source, cli.DeltaCommand()
 	d, err := publisher.Compare(cmd.Context(), built, to, signers, opts)
 	if err != nil {
 		return nil, failure.At(err, to)

@@ -13,7 +13,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
@@ -237,7 +236,7 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 		}
 	}
 	opts.Parallel = publisher.DefaultParallel
-	opts.Cache, opts.Packed, opts.DeltaCommand = p.source.Cache.Get(), planned.Packed, deltacmd.Command()
+	opts.Cache, opts.Packed, opts.DeltaCommand = p.source.Cache.Get(), planned.Packed, cli.DeltaCommand()
 	defer p.source.Cache.Trim()
 	d, err := publisher.Compare(cmd.Context(), planned, to, trust, opts)
 	if err != nil {

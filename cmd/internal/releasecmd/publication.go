@@ -13,7 +13,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
@@ -115,7 +114,7 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 	}
 	opts.Cache, opts.Packed = p.Source.Cache.Get(), built.Packed
 	opts.Parallel, opts.Now = publisher.DefaultParallel, cli.Now
-	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
+	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), cli.DeltaCommand()
 	defer p.Source.Cache.Trim()
 	policy, err := loaded.Model.Promotion()
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -72,7 +71,7 @@ func (s *signing) run(cmd *cobra.Command, args []string) error {
 	if s.First == "" {
 		return flags.MissingTrust()
 	}
-	if !s.yes && !prompt.IsTerminal() {
+	if !s.yes && !cli.IsTerminal() {
 		return cli.Fail(cli.Usage, errors.New("cannot ask for confirmation: this is not a terminal"), "pass --yes to sign all that is pending")
 	}
 	if err := s.ReadTrust(cmd, s.registry); err != nil {
@@ -121,7 +120,7 @@ func (s *signing) confirm(cmd *cobra.Command, pending *publisher.Pending) error 
 	if s.yes {
 		return nil
 	}
-	yes, err := prompt.Yes(cmd, cmd.InOrStdin(), fmt.Sprintf("Sign %s and the record?", show.Count(pending.Waiting(), "release")))
+	yes, err := cli.AskYes(cmd, cmd.InOrStdin(), fmt.Sprintf("Sign %s and the record?", show.Count(pending.Waiting(), "release")))
 	if err == nil && !yes {
 		return cli.Fail(cli.No, errors.New("nothing was signed"), "")
 	}

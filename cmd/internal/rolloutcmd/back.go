@@ -18,7 +18,6 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/rollout/undo"
@@ -139,7 +138,7 @@ func (b *backing) run(cmd *cobra.Command, args []string, do undoing, aborts bool
 	if err := b.open(cmd, args); err != nil {
 		return err
 	}
-	if !b.yes && !b.dryRun && !prompt.IsTerminal() {
+	if !b.yes && !b.dryRun && !cli.IsTerminal() {
 		return cli.Fail(cli.Usage, errors.New("nobody can be asked whether to do it: this is not a terminal"), "give --dry-run to see the plan, and --yes to do it")
 	}
 	b.options.Environment, b.options.Show = b.environment, func(p *undo.Plan) error { return b.agree(cmd, p) }
@@ -206,7 +205,7 @@ func (b *backing) agree(cmd *cobra.Command, p *undo.Plan) error {
 	case b.yes:
 		return nil
 	}
-	yes, err := prompt.Yes(cmd, cmd.InOrStdin(), question)
+	yes, err := cli.AskYes(cmd, cmd.InOrStdin(), question)
 	if err == nil && !yes {
 		return cli.Fail(cli.No, errors.New("nothing was changed"), "")
 	}

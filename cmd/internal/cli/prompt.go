@@ -1,6 +1,4 @@
-// Package prompt asks the person at the terminal. Each question goes to stderr, and an interrupt ends the wait for its
-// answer.
-package prompt
+package cli
 
 import (
 	"bufio"
@@ -21,9 +19,9 @@ var ErrNoTerminal = errors.New("not a terminal")
 // IsTerminal reports whether standard input is a terminal.
 func IsTerminal() bool { return term.IsTerminal(int(os.Stdin.Fd())) }
 
-// Secret asks at the terminal, which does not show the answer. The error is ErrNoTerminal if standard input is no
+// AskSecret asks at the terminal, which does not show the answer. The error is ErrNoTerminal if standard input is no
 // terminal.
-func Secret(cmd *cobra.Command, question string) ([]byte, error) {
+func AskSecret(cmd *cobra.Command, question string) ([]byte, error) {
 	fd := int(os.Stdin.Fd())
 	before, err := term.GetState(fd)
 	if err != nil {
@@ -38,8 +36,8 @@ func Secret(cmd *cobra.Command, question string) ([]byte, error) {
 	return secret, err
 }
 
-// Line asks for a line, and returns it without the space around it.
-func Line(cmd *cobra.Command, in io.Reader, question string) (string, error) {
+// AskLine asks for a line, and returns it without the space around it.
+func AskLine(cmd *cobra.Command, in io.Reader, question string) (string, error) {
 	fmt.Fprint(cmd.ErrOrStderr(), question)
 	line, err := answer(cmd.Context(), func() (string, error) { return bufio.NewReader(in).ReadString('\n') })
 	if err != nil {
@@ -48,9 +46,9 @@ func Line(cmd *cobra.Command, in io.Reader, question string) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// Yes asks a question, and reports whether the answer is y or yes. The end of the input is a no.
-func Yes(cmd *cobra.Command, in io.Reader, question string) (bool, error) {
-	line, err := Line(cmd, in, question+" [y/N] ")
+// AskYes asks a question, and reports whether the answer is y or yes. The end of the input is a no.
+func AskYes(cmd *cobra.Command, in io.Reader, question string) (bool, error) {
+	line, err := AskLine(cmd, in, question+" [y/N] ")
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, err
 	}

@@ -1,4 +1,4 @@
-package prompt
+package cli
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ func TestOnlyAYesIsAYes(t *testing.T) {
 		cmd := &cobra.Command{}
 		cmd.SetContext(t.Context())
 		cmd.SetErr(&out)
-		yes, err := Yes(cmd, strings.NewReader(answer), "Sign it?")
+		yes, err := AskYes(cmd, strings.NewReader(answer), "Sign it?")
 		require.NoError(t, err)
 		require.Equal(t, want, yes, "%q", answer)
 		require.Equal(t, "Sign it? [y/N] ", strings.TrimSuffix(out.String(), "\n"))
@@ -32,6 +32,6 @@ func TestAnInterruptEndsAQuestion(t *testing.T) {
 	cmd.SetErr(io.Discard)
 	silent, end := io.Pipe()
 	t.Cleanup(func() { _ = end.Close() })
-	_, err := Yes(cmd, silent, "Sign it?")
+	_, err := AskYes(cmd, silent, "Sign it?")
 	require.ErrorIs(t, err, context.Canceled)
 }
