@@ -211,7 +211,6 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"content":   {"gate"},
 			"decisions": {"gate"},
 			"gate":      nil,
-			"watch":     nil,
 		},
 		"scheduler": {
 			"lint": {"builtin", "check", "finding", "kinds", "memo", "promotion", "yamlvalue"},

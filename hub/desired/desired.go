@@ -20,19 +20,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/opencontainers/go-digest"
-	"golang.org/x/sync/errgroup"
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/published"
+	"github.com/wherry-dev/wherry/published/watch"
 )
 
 const (
@@ -44,8 +43,6 @@ const (
 	// MaxEnvironments bounds the environments that are followed, the first ones by name.
 	MaxEnvironments = 1000
 
-	// maxBackoff bounds the time between two looks at a location that does not answer.
-	maxBackoff = 15 * time.Minute
 	// againAfter is the time after which a record that was refused, or whose releases were not all there, is judged again:
 	// a trust document or a release may have followed.
 	againAfter = 5 * time.Minute
@@ -64,7 +61,7 @@ type Options struct {
 	// Environments returns the names of the environments to follow, beside those of the records that are stored. Nil means
 	// none beside those.
 	Environments func(context.Context) ([]string, error)
-	// Interval is the time between two looks at a location. Zero means DefaultInterval.
+	// Interval is the time between two looks at a location, which grows while it does not answer. Zero means DefaultInterval.
 	Interval time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -105,7 +102,7 @@ func New(s Store, trust Trust, o Options) *Follower {
 	return f
 }
 
-// Wake has Run look at all locations at once, except those that do not answer.
+// Wake has Run look at all locations soon.
 func (f *Follower) Wake() {
 	for _, w := range f.wake {
 		select {
@@ -115,7 +112,7 @@ func (f *Follower) Wake() {
 	}
 }
 
-// Notice has Run look at all locations at once if it does not know the release that a cluster runs: it may have been
+// Notice has Run look at all locations soon if it does not know the release that a cluster runs: it may have been
 // published a moment ago. Each release is asked for once.
 func (f *Follower) Notice(release digest.Digest) {
 	if len(f.wake) > 0 && f.known.notice(release) {
@@ -137,14 +134,12 @@ func (f *Follower) Run(ctx context.Context) error {
 	if err := f.load(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("read what is published: %w", err)
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	var running sync.WaitGroup
 	for _, at := range all {
-		group.Go(func() error {
-			f.follow(ctx, at)
-			return nil
-		})
+		running.Go(func() { f.follow(ctx, at) })
 	}
-	return group.Wait()
+	running.Wait()
+	return nil
 }
 
 // location is a place that is followed, with what is known of it. One goroutine uses it.
@@ -207,35 +202,35 @@ func (f *Follower) open(l oci.Location) (*location, error) {
 
 // follow looks at a location until ctx ends.
 func (f *Follower) follow(ctx context.Context, at *location) {
-	failures := 0
-	for ctx.Err() == nil {
-		err := f.look(ctx, at)
-		wait := jitter(f.opts.Interval)
-		wake := at.wake
-		switch {
-		case ctx.Err() != nil:
+	away := false
+	tell := func(e watch.Event) {
+		switch failed := e.Err != nil; {
+		case e.Kind != watch.TurnEnded || failed == away:
 			return
-		case err != nil:
-			failures++
-			wait, wake = backoff(f.opts.Interval, failures), nil
-			if f.logged.first("location "+at.String(), "unreachable") {
-				f.log.Warn("what is published cannot be followed for now", "location", at.String(), "err", err)
-			}
+		case failed:
+			f.log.Warn("what is published cannot be followed for now", "location", at.String(), "err", e.Err)
 		default:
-			if failures > 0 {
-				f.log.Info("what is published is followed again", "location", at.String())
-			}
-			failures = 0
-			f.logged.forget("location " + at.String())
+			f.log.Info("what is published is followed again", "location", at.String())
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		case <-wake:
-		}
-		timer.Stop()
+		away = !away
 	}
+	woken := func(ctx context.Context, wake func()) error {
+		for {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-at.wake:
+				wake()
+			}
+		}
+	}
+	_ = watch.Run(ctx, watch.Options{Interval: f.opts.Interval, Wakers: []watch.Waker{woken}, Tell: tell}, func(ctx context.Context, t *watch.Turn) error {
+		err := f.look(ctx, at)
+		if err == nil {
+			t.Again()
+		}
+		return err
+	})
 }
 
 // Reach asks each location for a record, and returns how many there are. The error is that of the first that does not answer.
@@ -258,14 +253,6 @@ func (f *Follower) Reach(ctx context.Context) (int, error) {
 		}
 	}
 	return len(f.opts.Locations), nil
-}
-
-// jitter returns a time near d, so that several hubs do not ask at the same moments.
-func jitter(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
-
-// backoff returns the time to wait after a number of failures.
-func backoff(interval time.Duration, failures int) time.Duration {
-	return jitter(min(interval<<min(failures, 20), max(maxBackoff, interval)))
 }
 
 // look asks for the record of each environment once. The error means that the location does not answer, or that the store

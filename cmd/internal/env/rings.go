@@ -11,13 +11,12 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/hub/client"
 	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/published/watch"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/rollout/advance"
 	"github.com/wherry-dev/wherry/rollout/promote"
-	"github.com/wherry-dev/wherry/rollout/watch"
 )
 
 // FollowHub returns the hub as something that wakes a loop, and as something that is followed, so that people learn when it does not answer
@@ -31,28 +30,27 @@ func (f *Gates) FollowHub(cmd *cobra.Command) ([]watch.Waker, []watch.Source, er
 		return nil, nil, err
 	}
 	address := f.Fleet.URL()
-	return []watch.Waker{hubWaker{hub}}, []watch.Source{{Name: address, State: func(ctx context.Context) (string, error) {
+	return []watch.Waker{Changes(hub, fleet.Query{})}, []watch.Source{{Name: address, State: func(ctx context.Context) (string, error) {
 		err := hub.Events(ctx, -1, fleet.Query{AsOf: time.Now()}, func(fleet.Event) error { return nil })
 		return "", failure.HubRequest(err, address)
 	}}}, nil
 }
 
-// hubWaker wakes a loop for what a hub sees.
-type hubWaker struct{ client.Client }
-
-// Wake implements watch.Waker. A hub that tells nothing is asked by every turn all the same.
-func (h hubWaker) Wake(ctx context.Context, wake func()) error {
-	for ctx.Err() == nil {
-		_ = h.Events(ctx, -1, fleet.Query{}, func(fleet.Event) error {
-			wake()
-			return nil
-		})
-		select {
-		case <-ctx.Done():
-		case <-time.After(watch.ForReports):
+// Changes wakes a loop for each event about what query chooses. A hub that tells of none is asked for them again after a while.
+func Changes(hub fleet.Answers, query fleet.Query) watch.Waker {
+	return func(ctx context.Context, wake func()) error {
+		for ctx.Err() == nil {
+			_ = hub.Events(ctx, -1, query, func(fleet.Event) error {
+				wake()
+				return nil
+			})
+			select {
+			case <-ctx.Done():
+			case <-time.After(watch.ForReports):
+			}
 		}
+		return nil
 	}
-	return nil
 }
 
 // Rings advances the rings of environments again and again, for a command that goes on. The zero value is ready to use.

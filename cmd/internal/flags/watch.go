@@ -19,8 +19,8 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
+	"github.com/wherry-dev/wherry/published/watch"
 	"github.com/wherry-dev/wherry/publisher/platform"
-	"github.com/wherry-dev/wherry/rollout/watch"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -166,7 +166,7 @@ func (w *Watch) Run(cmd *cobra.Command, o Watched, steps ...Step) error {
 		if err != nil {
 			return err
 		}
-		wakers = append(wakers, w.hook)
+		wakers = append(wakers, w.hook.Wake)
 		about += fmt.Sprintf("; webhooks at http://%s/hook", listener.Addr())
 	}
 	if err := w.journal.Print(Line{Event: "watching", Message: about}); err != nil {
@@ -309,13 +309,4 @@ func (w *Watch) listen(cmd *cobra.Command) (net.Listener, error) {
 	}
 	w.hook, err = watch.NewWebhook(listener, secret)
 	return listener, err
-}
-
-// SourcesOf returns what an environment is read from, but for the folder output, which may be empty.
-func SourcesOf(f platform.Followed, output string) []watch.Source {
-	all := watch.Git(f.Refs, nil, f.Access) // mirrors have taken their places already
-	for _, dir := range f.Folders {
-		all = append(all, watch.Folder(dir, output))
-	}
-	return all
 }

@@ -17,9 +17,11 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/published/watch"
 )
 
 // Rollout returns the commands wherry rollout commit and wherry rollout workload.
@@ -27,11 +29,8 @@ func Rollout() []*cobra.Command {
 	return []*cobra.Command{newRolloutCommitCommand(new(source)), newRolloutWorkloadCommand(new(source))}
 }
 
-// How they ask again with --watch.
 const (
-	// settle is the time after a change until the hub is asked, so that many changes are one question.
-	settle = time.Second
-	// lookAgain is the longest time without a question: clusters become stale without an event.
+	// lookAgain is the longest time without a question with --watch: clusters become stale without an event.
 	lookAgain = time.Minute
 	// openRows is how many open clusters are shown on a terminal.
 	openRows = 20
@@ -220,17 +219,16 @@ const followHint = `"wherry hub serve --watch LOCATION" follows what is publishe
 // follow asks how far the clusters are, and with --watch again after changes, until they are done or failed.
 // Notes is for what a person has to do before that can be.
 func (w *watching) follow(ctx context.Context, notes io.Writer, a fleet.Answers, q fleet.Query, screen *screen) (last *fleet.Rollout, err error) {
-	var changes <-chan struct{}
-	if w.watch {
-		var stop func()
-		changes, stop = w.changes(ctx, a)
-		defer stop()
+	var wakers []watch.Waker
+	if w.watch && w.instead == nil {
+		wakers = append(wakers, env.Changes(a, fleet.Query{Environments: w.Environments}))
 	}
-	for first := true; ; first = false {
+	err = watch.Run(ctx, watch.Options{Wakers: wakers}, func(ctx context.Context, t *watch.Turn) error {
 		next, err := w.look(ctx, a, q)
 		if err != nil {
-			return last, err
+			return watch.Stop(err)
 		}
+		first := last == nil
 		last = &next
 		if first && w.watch && !last.Done && !last.Failed { // before the picture, which is drawn again in its place
 			w.noteUnpublished(notes, next)
@@ -238,24 +236,16 @@ func (w *watching) follow(ctx context.Context, notes io.Writer, a fleet.Answers,
 		if w.format == asTable {
 			screen.by = w.by
 			if err := screen.show(next, w.moment(next)); err != nil {
-				return last, err
+				return watch.Stop(err)
 			}
 		}
 		if !w.watch || last.Done || last.Failed {
-			return last, nil
+			return watch.ErrDone
 		}
-		select {
-		case <-ctx.Done():
-			return last, ctx.Err()
-		case <-changes:
-		case <-time.After(lookAgain):
-		}
-		select { // what comes at once is one question
-		case <-ctx.Done():
-			return last, ctx.Err()
-		case <-time.After(settle):
-		}
-	}
+		t.Within(lookAgain)
+		return nil
+	})
+	return last, err
 }
 
 // look asks how far the clusters are.
@@ -332,27 +322,6 @@ func (w *watching) moment(r fleet.Rollout) time.Time {
 		return r.AsOf
 	}
 	return w.now()
-}
-
-// changes tells of changes in the environment until stop is called. If the hub tells of none, the caller asks again by
-// itself.
-func (w *watching) changes(ctx context.Context, a fleet.Answers) (changes <-chan struct{}, stop func()) {
-	if w.instead != nil {
-		return nil, func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	tell, ended := make(chan struct{}, 1), make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = a.Events(ctx, -1, fleet.Query{Environments: w.Environments}, func(fleet.Event) error {
-			select {
-			case tell <- struct{}{}:
-			default:
-			}
-			return nil
-		})
-	}()
-	return tell, func() { cancel(); <-ended }
 }
 
 // screen shows how far a rollout is: again in the same place on a terminal, else a line for each change.

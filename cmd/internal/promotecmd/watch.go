@@ -15,12 +15,12 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
+	"github.com/wherry-dev/wherry/published/watch"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/rollout/advance"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/rollout/promote"
-	"github.com/wherry-dev/wherry/rollout/watch"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
@@ -72,7 +72,7 @@ func (p *promoting) goOn(cmd *cobra.Command) error {
 		return err
 	}
 	watched := flags.Watched{Format: p.format, Wakers: wakers, Sources: func() []watch.Source {
-		return append(flags.SourcesOf(w.followed, w.Location.Dir), hubs...)
+		return append(w.followed.Sources(w.Location.Dir), hubs...)
 	}}
 	step := func(do func(context.Context, *cobra.Command, *watch.Turn, *flags.Journal) error) flags.Step {
 		return func(ctx context.Context, t *watch.Turn, j *flags.Journal) error { return do(ctx, cmd, t, j) }

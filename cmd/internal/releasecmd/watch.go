@@ -11,11 +11,11 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/published/watch"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/rollout/watch"
 )
 
 // goOn publishes again and again.
@@ -33,7 +33,7 @@ func (p *publishing) goOn(cmd *cobra.Command, args []string, place string) error
 	}
 	followed := platform.FollowedBy(source)
 	watched := flags.Watched{
-		Format: p.format, Sources: func() []watch.Source { return flags.SourcesOf(followed, p.Location.Dir) },
+		Format: p.format, Sources: func() []watch.Source { return followed.Sources(p.Location.Dir) },
 	}
 	return p.watch.Run(cmd, watched, func(ctx context.Context, t *watch.Turn, j *flags.Journal) error {
 		place, err := p.source.Resolve(cmd, args) // opens a repository anew, which may have other objects now

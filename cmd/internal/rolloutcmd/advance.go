@@ -16,12 +16,12 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
+	"github.com/wherry-dev/wherry/published/watch"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/rollout/advance"
 	"github.com/wherry-dev/wherry/rollout/facts"
 	"github.com/wherry-dev/wherry/rollout/gate"
-	"github.com/wherry-dev/wherry/rollout/watch"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
@@ -127,7 +127,7 @@ func (a *advancing) goOn(cmd *cobra.Command, place string) error {
 		return err
 	}
 	rings := env.Rings{Tell: func(done *publisher.Published) { a.tellHub(cmd, done) }}
-	watched := flags.Watched{Format: a.format, Wakers: wakers, Sources: func() []watch.Source { return append(flags.SourcesOf(a.followed, a.Location.Dir), hubs...) }}
+	watched := flags.Watched{Format: a.format, Wakers: wakers, Sources: func() []watch.Source { return append(a.followed.Sources(a.Location.Dir), hubs...) }}
 	return a.watch.Run(cmd, watched, func(ctx context.Context, t *watch.Turn, j *flags.Journal) error {
 		if err := a.ReadTrust(cmd, a.Registry); err != nil {
 			return err

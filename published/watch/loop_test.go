@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -13,9 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/wherry-dev/wherry/publisher/gitrepo"
-	"github.com/wherry-dev/wherry/publisher/gittest"
 )
 
 // place is a source whose state tests set.
@@ -54,7 +49,7 @@ func (p *place) looks() []time.Time {
 	return slices.Clone(p.asked)
 }
 
-// told is a Waker that a test tells of changes. A closed one has ended.
+// The method Wake of told is a Waker that a test tells of changes. A closed one has ended.
 type told chan struct{}
 
 func (c told) Wake(ctx context.Context, wake func()) error {
@@ -161,7 +156,7 @@ func TestAStepRunsAtOnceAndAfterEachMove(t *testing.T) {
 func TestABurstOfCommitsIsOneStepForTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, changes := &place{name: "platform", state: "0"}, make(told)
-		r := start(t, Options{Wakers: []Waker{changes}}, repo)
+		r := start(t, Options{Wakers: []Waker{changes.Wake}}, repo)
 		require.Len(t, r.at(), 1)
 		for i := range 10 { // each is told by a webhook or a hub
 			repo.set(fmt.Sprint(i+1), nil)
@@ -177,7 +172,7 @@ func TestABurstOfCommitsIsOneStepForTheNewest(t *testing.T) {
 func TestChangesWithoutAnEndDoNotHoldUpTheStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		changes := make(told)
-		r := start(t, Options{Wakers: []Waker{changes}})
+		r := start(t, Options{Wakers: []Waker{changes.Wake}})
 		for range 100 {
 			time.Sleep(500 * time.Millisecond)
 			changes <- struct{}{}
@@ -189,7 +184,7 @@ func TestChangesWithoutAnEndDoNotHoldUpTheStep(t *testing.T) {
 func TestAWakerThatHasEndedTellsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		changes := make(told)
-		r := start(t, Options{Wakers: []Waker{changes}})
+		r := start(t, Options{Wakers: []Waker{changes.Wake}})
 		close(changes)
 		time.Sleep(time.Hour)
 		require.Len(t, r.at(), 1)
@@ -221,7 +216,7 @@ func TestTheNextStepIsAtTheMomentWhenASoakEnds(t *testing.T) {
 func TestAMomentThatHasPassedIsNoEndlessLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		changes := make(told, 1)
-		r := start(t, Options{Wakers: []Waker{changes}})
+		r := start(t, Options{Wakers: []Waker{changes.Wake}})
 		r.mu.Lock()
 		r.do = func(int) (time.Time, error) { return r.began, nil }
 		r.mu.Unlock()
@@ -259,7 +254,7 @@ func TestAChangeDuringAStepIsLookedAtAfterIt(t *testing.T) {
 func TestAStepThatFailsIsTriedAgainWithGrowingPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		changes := make(told, 1)
-		r := start(t, Options{Wakers: []Waker{changes}})
+		r := start(t, Options{Wakers: []Waker{changes.Wake}})
 		require.Len(t, r.at(), 1)
 		r.mu.Lock()
 		r.do = func(n int) (time.Time, error) {
@@ -288,7 +283,7 @@ func TestAStepThatFailsIsTriedAgainWithGrowingPauses(t *testing.T) {
 func TestANewCommitIsTriedAtOnceAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, changes := &place{name: "platform", state: "broken"}, make(told, 1)
-		r := start(t, Options{Wakers: []Waker{changes}}, repo)
+		r := start(t, Options{Wakers: []Waker{changes.Wake}}, repo)
 		r.mu.Lock()
 		r.do = func(int) (time.Time, error) {
 			if repo.current() == "broken" {
@@ -353,14 +348,10 @@ func TestAnErrorEndsATurnAndANotedOneDoesNot(t *testing.T) {
 func TestAWakerThatFailsEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reason := errors.New("the address is taken")
-		err := Run(t.Context(), Options{Wakers: []Waker{failing{reason}}}, func(context.Context, *Turn) error { return nil })
+		err := Run(t.Context(), Options{Wakers: []Waker{func(context.Context, func()) error { return reason }}}, func(context.Context, *Turn) error { return nil })
 		require.Equal(t, reason, err)
 	})
 }
-
-type failing struct{ error }
-
-func (f failing) Wake(context.Context, func()) error { return f.error }
 
 // A step learns whether what it reads has moved, also of what it has just found, and no turn is wasted on that.
 func TestTheStateOfWhatIsFollowed(t *testing.T) {
@@ -400,6 +391,22 @@ func TestStopEndsRun(t *testing.T) {
 		reason := errors.New("the key is not there any more")
 		err := Run(t.Context(), Options{}, func(context.Context, *Turn) error { return Stop(reason) })
 		require.Equal(t, reason, err)
+	})
+}
+
+func TestAStepThatIsDoneEndsRunWithoutAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, turns := time.Now(), 0
+		err := Run(t.Context(), Options{Interval: 10 * time.Minute}, func(_ context.Context, t *Turn) error {
+			t.Again()
+			if turns++; turns < 3 {
+				return nil
+			}
+			return ErrDone
+		})
+		require.NoError(t, err)
+		require.Equal(t, 3, turns)
+		require.InDelta(t, 20*time.Minute, time.Since(began), float64(2*time.Minute))
 	})
 }
 
@@ -483,56 +490,6 @@ func TestSourcesThatAStepFinds(t *testing.T) {
 	})
 }
 
-func TestGitSources(t *testing.T) {
-	repo := t.TempDir() + "/platform.git"
-	gittest.CommitFiles(t, repo, "main", map[string]string{"a": "1"})
-	dev := gittest.CommitFiles(t, repo, "dev", map[string]string{"a": "2"})
-	sources := Git([]gitrepo.Ref{
-		{URL: "https://git.example/x/platform", Branch: "dev"},
-		{URL: "https://git.example/x/platform", Branch: "dev"},
-		{URL: "https://git.example/x/platform", Branch: "gone"},
-		{URL: "https://u:secret@git.example/y", Branch: "main"},
-		{URL: "https://git.example/z", Commit: dev},
-	}, gitrepo.Mirrors{"https://git.example/x/platform": repo}, nil)
-	require.Len(t, sources, 2)
-	require.Equal(t, repo, sources[0].Name)
-	require.Equal(t, "https://git.example/y", sources[1].Name)
-	state, err := sources[0].State(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, "dev "+dev+"\ngone \n", state)
-	gittest.CommitFiles(t, repo, "main", map[string]string{"a": "3"})
-	again, err := sources[0].State(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, state, again, "the branch main is not followed")
-	moved := gittest.CommitFiles(t, repo, "dev", map[string]string{"a": "3"})
-	again, err = sources[0].State(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, "dev "+moved+"\ngone \n", again)
-}
-
-func TestFolders(t *testing.T) {
-	dir := gittest.WriteFiles(t, "", map[string]string{"a/b.yaml": "1", ".git/HEAD": "x"})
-	source := Folder(dir, filepath.Join(dir, "out"))
-	state := func() string {
-		s, err := source.State(t.Context())
-		require.NoError(t, err)
-		return s
-	}
-	before := state()
-	require.Equal(t, before, state())
-	gittest.WriteFiles(t, dir, map[string]string{".git/HEAD": "other"})
-	require.Equal(t, before, state())
-	gittest.WriteFiles(t, dir, map[string]string{"out/index.json": "what was published"})
-	require.Equal(t, before, state())
-	gittest.WriteFiles(t, dir, map[string]string{"a/b.yaml": "22"})
-	changed := state()
-	require.NotEqual(t, before, changed)
-	require.NoError(t, os.Rename(filepath.Join(dir, "a/b.yaml"), filepath.Join(dir, "a/c.yaml")))
-	require.NotEqual(t, changed, state())
-	_, err := Folder(filepath.Join(dir, "none"), "").State(t.Context())
-	require.ErrorIs(t, err, os.ErrNotExist)
-}
-
 // 316 repositories at two servers, one of which is silent, are looked at side by side, and nobody waits longer than for one of them.
 func TestManySourcesAreAskedSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -584,7 +541,7 @@ func TestManySourcesAreAskedSideBySide(t *testing.T) {
 		mu.Unlock()
 		require.ErrorIs(t, <-ended, context.DeadlineExceeded)
 		require.Equal(t, map[string]int{"silent": maxAsked, "answers": maxAsked}, most)
-		require.Equal(t, pollTimeout, turns[0])
+		require.Equal(t, PollTimeout, turns[0])
 		require.Len(t, turns, 2)
 		require.Less(t, turns[1], 10*time.Minute+DefaultInterval*11/10+maxSettles*DefaultSettle+20*time.Second)
 	})

@@ -1,5 +1,5 @@
-// Package watch is the one loop of everything that looks again later: publish, promote and rollout advance with --watch. It needs no server
-// and no leader: what it calls has to be safe to repeat, also by several processes at once.
+// Package watch is the one loop of everything that looks again later: publish, promote and the rollout commands with --watch, and a hub that
+// follows what is published. It needs no server and no leader: what it calls has to be safe to repeat, also by several processes at once.
 //
 // Begin with [Run]. It runs a list of steps, a turn, at once, and is the one place that decides when the next turn is: when a followed
 // [Source] has another state, when a [Waker] wakes it, such as a webhook or a hub, at the earliest moment that a step asked for with
@@ -35,15 +35,15 @@ const (
 	// ForAnything is how long a step waits at most: not all that an environment consists of is in a repository that is followed, such as
 	// charts and the trust document.
 	ForAnything = time.Hour
+	// PollTimeout bounds one look at a source, and how long a turn waits for sources.
+	PollTimeout = 30 * time.Second
 	// maxSettles bounds the time until the next turn if changes never end, in settle times.
 	maxSettles = 10
-	// pollTimeout bounds one look at a source, and how long a turn waits for sources.
-	pollTimeout = 30 * time.Second
 	// maxAsked is how many sources of one host are asked at once.
 	maxAsked = 16
 )
 
-// Source is something that changes. [Git] and [Folder] make some.
+// Source is something that changes, such as a repository.
 type Source struct {
 	// Name tells sources apart, and is printed; it has no credentials.
 	Name string
@@ -53,11 +53,9 @@ type Source struct {
 	State func(ctx context.Context) (string, error)
 }
 
-// Waker learns by itself that there may be something to do. A [Webhook] is one.
-type Waker interface {
-	// Wake calls wake, which never waits, for each such thing until ctx ends. Its error ends [Run], unless ctx has ended.
-	Wake(ctx context.Context, wake func()) error
-}
+// Waker learns by itself that there may be something to do, such as [Webhook.Wake]. It calls wake, which never waits, for each such thing until
+// ctx ends. Its error ends [Run], unless ctx has ended.
+type Waker func(ctx context.Context, wake func()) error
 
 // Turn is one run of all steps.
 type Turn struct {
@@ -80,6 +78,9 @@ func (t *Turn) At(moment time.Time) {
 // Within asks for the next turn after a time at the latest.
 func (t *Turn) Within(d time.Duration) { t.At(t.Now.Add(d)) }
 
+// Again asks for the next turn after the interval of the loop, give or take a tenth.
+func (t *Turn) Again() { t.Within(jitter(t.loop.Interval)) }
+
 // Fail notes that something failed, so that it is tried again, and lets the step and those after it go on.
 func (t *Turn) Fail(err error) {
 	if err != nil {
@@ -90,7 +91,10 @@ func (t *Turn) Fail(err error) {
 // State returns a text that is another one after a change of what is followed now. What a step reads after it called State is as new, or newer.
 func (t *Turn) State(ctx context.Context) string { return t.loop.state(ctx) }
 
-// Step does what there is to do. With an error, the turn ends and is tried again.
+// ErrDone, returned by a step, ends [Run] without an error.
+var ErrDone = errors.New("nothing is left to do")
+
+// Step does what there is to do. With an error, the turn ends and is tried again, or [Run] ends if it is [ErrDone] or of [Stop].
 type Step func(ctx context.Context, t *Turn) error
 
 // Options are the optional parts of [Run]. With the zero value the steps alone say when the next turn is.
@@ -100,7 +104,7 @@ type Options struct {
 	Sources func() []Source
 	// Wakers run beside the steps.
 	Wakers []Waker
-	// Interval is the time between two looks at a source, give or take a tenth. Zero means [DefaultInterval].
+	// Interval is the time between two looks at a source, give or take a tenth, and the first pause after a turn that failed. Zero means [DefaultInterval].
 	Interval time.Duration
 	// Settle is how long it has to be quiet after a change until the next turn. Zero means [DefaultSettle].
 	Settle time.Duration
@@ -148,7 +152,7 @@ func Stop(err error) error {
 	return stop{err}
 }
 
-// Run runs turns until ctx ends, whose error it returns, or until a step returns an error of [Stop], or a waker fails. Everything that it has
+// Run runs turns until ctx ends, whose error it returns, or until a step returns [ErrDone] or an error of [Stop], or a waker fails. Everything that it has
 // started has ended when it returns.
 func Run(ctx context.Context, o Options, steps ...Step) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -167,7 +171,7 @@ func Run(ctx context.Context, o Options, steps ...Step) error {
 	defer cancel(nil)
 	for _, w := range o.Wakers {
 		l.tasks.Go(func() {
-			if err := w.Wake(ctx, l.look); err != nil && ctx.Err() == nil {
+			if err := w(ctx, l.look); err != nil && ctx.Err() == nil {
 				cancel(err)
 			}
 		})
@@ -229,6 +233,9 @@ func (l *loop) run(ctx context.Context) error {
 		}
 		if s := (stop{}); errors.As(err, &s) {
 			return s.error
+		}
+		if errors.Is(err, ErrDone) {
+			return nil
 		}
 		now := time.Now()
 		l.Tell(Event{Time: now, Kind: TurnEnded, Err: err})
@@ -312,7 +319,7 @@ func (l *loop) askAll(ctx context.Context, which func(*followed) bool) (other bo
 			open[f] = true
 		}
 	}
-	timer := time.NewTimer(pollTimeout)
+	timer := time.NewTimer(PollTimeout)
 	defer timer.Stop()
 	for len(open) > 0 {
 		select {
@@ -346,7 +353,7 @@ func (l *loop) ask(ctx context.Context, f *followed) {
 		case <-ctx.Done():
 			return
 		}
-		bounded, cancel := context.WithTimeoutCause(ctx, pollTimeout, fmt.Errorf("no answer within %s", pollTimeout))
+		bounded, cancel := context.WithTimeoutCause(ctx, PollTimeout, fmt.Errorf("no answer within %s", PollTimeout))
 		p := polled{followed: f}
 		if p.state, p.err = source.State(bounded); p.err != nil && bounded.Err() != nil {
 			p.err = context.Cause(bounded)

@@ -83,7 +83,7 @@ func (w *Webhook) Tell(e Event) {
 	}
 }
 
-// Wake implements Waker: it answers until ctx ends, and calls wake for each webhook that is believed.
+// Wake is a [Waker]: it answers until ctx ends, and calls wake for each webhook that is believed.
 func (w *Webhook) Wake(ctx context.Context, wake func()) error {
 	server := &http.Server{
 		Handler: w.handler(wake), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,

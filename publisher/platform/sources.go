@@ -1,4 +1,4 @@
-package watch
+package platform
 
 import (
 	"context"
@@ -14,24 +14,33 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/published/watch"
 	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
-// Git returns a source for each repository that refs name, with the branches and tags of it that they name; refs with a
+// Sources returns what a loop looks at to see whether f changes, but for the folder output, which may be empty.
+func (f Followed) Sources(output string) []watch.Source {
+	all := repositories(f.Refs, f.Access)
+	for _, dir := range f.Folders {
+		all = append(all, folder(dir, output))
+	}
+	return all
+}
+
+// repositories returns a source for each repository that refs name, with the branches and tags of it that they name; refs with a
 // commit do not change. A repository is asked for the tips of branches alone, as by git ls-remote, by access.
-func Git(refs []gitrepo.Ref, mirrors gitrepo.Mirrors, access *egress.Access) []Source {
+func repositories(refs []gitrepo.Ref, access *egress.Access) (all []watch.Source) {
 	branches := map[string][]string{}
 	for _, r := range refs {
 		if r.Commit == "" {
-			branches[mirrors.Of(r.URL)] = append(branches[mirrors.Of(r.URL)], r.Branch)
+			branches[r.URL] = append(branches[r.URL], r.Branch)
 		}
 	}
-	var all []Source
 	for _, repository := range slices.Sorted(maps.Keys(branches)) {
 		names := slices.Compact(slices.Sorted(slices.Values(branches[repository])))
-		all = append(all, Source{Name: gitrepo.Redact(repository), Host: hostOf(repository), State: func(ctx context.Context) (string, error) {
-			tips, err := gitrepo.Tips(ctx, access, repository, names, pollTimeout)
+		all = append(all, watch.Source{Name: gitrepo.Redact(repository), Host: hostOf(repository), State: func(ctx context.Context) (string, error) {
+			tips, err := gitrepo.Tips(ctx, access, repository, names, watch.PollTimeout)
 			if err != nil {
 				return "", err
 			}
@@ -57,12 +66,12 @@ func hostOf(repository string) string {
 	return host
 }
 
-// maxFolderEntries bounds what a source of [Folder] lists.
+// maxFolderEntries bounds what the source of a folder lists.
 const maxFolderEntries = 200_000
 
-// Folder returns a source for a folder of this machine. It looks at the names, sizes and times of the files, and leaves out
+// folder returns a source for a folder of this machine. It looks at the names, sizes and times of the files, and leaves out
 // those of git, and those below the folder output, which may be empty.
-func Folder(dir, output string) Source {
+func folder(dir, output string) watch.Source {
 	skip := ""
 	if output != "" {
 		from, err := filepath.Abs(dir)
@@ -71,7 +80,7 @@ func Folder(dir, output string) Source {
 			skip = filepath.ToSlash(rel)
 		}
 	}
-	return Source{Name: dir, State: func(ctx context.Context) (string, error) {
+	return watch.Source{Name: dir, State: func(ctx context.Context) (string, error) {
 		hash, entries := sha256.New(), 0
 		err := fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
 			switch {

@@ -146,7 +146,7 @@ func TestRunServesWebhooks(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	steps, ended := make(chan time.Time, 100), make(chan error, 1)
 	go func() {
-		ended <- Run(ctx, Options{Wakers: []Waker{hook}, Settle: 200 * time.Millisecond}, func(context.Context, *Turn) error {
+		ended <- Run(ctx, Options{Wakers: []Waker{hook.Wake}, Settle: 200 * time.Millisecond}, func(context.Context, *Turn) error {
 			steps <- time.Now()
 			return nil
 		})
@@ -175,7 +175,7 @@ func TestRunEndsIfTheWebhookCannotBeServed(t *testing.T) {
 	require.NoError(t, listener.Close())
 	hook, err := NewWebhook(listener, []byte(secret))
 	require.NoError(t, err)
-	err = Run(t.Context(), Options{Wakers: []Waker{hook}}, func(context.Context, *Turn) error { return nil })
+	err = Run(t.Context(), Options{Wakers: []Waker{hook.Wake}}, func(context.Context, *Turn) error { return nil })
 	require.ErrorIs(t, err, net.ErrClosed)
 	require.ErrorContains(t, err, "webhook: ")
 }
