@@ -572,7 +572,7 @@ func (d *decider) numbers(c *candidate) (why []string) {
 		why = append(why, fmt.Sprintf("%s of %s has other content", strings.Join(c.stay.Unlike, ", "), below))
 	}
 	if v.Rule(gate.RuleCohort).Result != gate.Pass {
-		return append(why, "no cluster of "+below+" that counts has it")
+		return append(why, fmt.Sprintf("no cluster of %s that was registered before %s has it", below, c.stay.Since.UTC().Format(time.RFC3339)))
 	}
 	if r, m := v.Rule(gate.RuleReported), v.Rule(gate.RuleCompliant); r.Result != gate.Pass || m.Result != gate.Pass || soak.Result != gate.Pass {
 		why = append(why, fmt.Sprintf("%d of %d clusters", v.Cohort.Compliant, v.Cohort.Clusters))
