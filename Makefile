@@ -122,10 +122,12 @@ vuln: ## known vulnerabilities in what wherry links; says so where their databas
 
 e2e: $(if $(E2E_PODS),e2e-machine) build $(if $(WHERRY_E2E_KUBECONFIG),$(E2E_GIVEN),e2e-tools) $(if $(E2E_PODS),$(E2E_DEB)) ## the tests on a real API server
 	$(E2E_ENV) $(GO) test -tags $(E2E_TAGS) -count=1 -p $(E2E_AT_ONCE) -parallel $(E2E_TESTS) -timeout 90m $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_PACKAGES)
-	$(if $(WHERRY_E2E_KUBECONFIG),,$(call KILL,1000,250,$(E2E_TAGS)))
 
 # Agents are killed, and as root also lose their power, on file systems of their own; "make test" has 100 of the kills.
 KILL = $(GO) test ./agent -tags $(3) -count=1 -timeout 3h -v -run 'AKilledAgent|LosesItsPower|ADiskThat' -args -kills $(1) -power-cuts $(2)
+e2e-kills: $(if $(E2E_PODS),e2e-machine) ## agents killed 1,000 times and, as root, 250 power cuts
+	$(call KILL,1000,250,$(E2E_TAGS))
+
 KILLS ?= 10000
 HUB_KILLS ?= 200
 TEAMS ?= 5000
