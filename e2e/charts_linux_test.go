@@ -382,7 +382,8 @@ func (c *chartSite) installPromoter() {
 	c.write("webhook.secret", webhookSecret)
 	c.kubectl("create", "secret", "generic", "wherry-promoter", "--namespace", c.central,
 		"--from-file", "cosign.key", "--from-file", "cosign.password", "--from-file", "webhook.secret")
-	c.write("promoter.yaml", c.onNode("image: "+c.images["wherry:old"]+"\nplatform: "+c.gitURL+"/platform\nregistry: oci://"+c.prefix+"\nport: "+c.promoterPort()))
+	c.write("promoter.yaml", c.onNode("image: "+c.images["wherry:old"]+"\nplatform: "+c.gitURL+"/platform\nregistry: oci://"+c.prefix+"\nport: "+c.promoterPort()+
+		"\nargs: [--interval=1s]\n")) // pushes are published after ten intervals at the latest
 	c.helm("install", "wherry-promoter", chartOf(c.t, "promoter"), "--namespace", c.central, "-f", "promoter.yaml", "--wait", "--timeout", "2m")
 }
 
