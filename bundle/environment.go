@@ -28,6 +28,8 @@ type EnvironmentRecord struct {
 	IssuedAt          time.Time `json:"issuedAt"`
 	BaseCommit        string    `json:"baseCommit,omitempty"`
 	EnvironmentCommit string    `json:"environmentCommit,omitempty"`
+	// BaseID identifies what was read of the base: commits with one ID are the same base. It is empty if the base was read from a folder.
+	BaseID string `json:"baseID,omitempty"`
 	// ClusterTypes gives the manifest of each cluster type's newest release or, if the platform names rings, of the
 	// release for agents without a ring. A type that failed at this commit keeps its earlier release.
 	ClusterTypes map[string]digest.Digest `json:"clusterTypes"`
@@ -154,6 +156,11 @@ func ParseEnvironmentRecord(data []byte) (EnvironmentRecord, error) {
 		}
 	}
 	return r, nil
+}
+
+// HasBase reports whether the record is of a base commit, or of another one with the same base; an empty id is not known.
+func (r EnvironmentRecord) HasBase(commit, id string) bool {
+	return r.BaseCommit == commit || id != "" && r.BaseID == id
 }
 
 // ReleaseOf returns the manifest of the release for agents of a cluster type and ring; an empty ring means agents without

@@ -112,7 +112,7 @@ func (m MoveOptions) choose(ctx context.Context, at *state.Reader, record state.
 		return nil, 0, err
 	}
 	content := &Content{
-		Why: "clusters were moved to its ring", BaseCommit: r.BaseCommit, EnvironmentCommit: r.EnvironmentCommit, Incomplete: r.Incomplete, Previous: r.Former,
+		Why: "clusters were moved to its ring", BaseCommit: r.BaseCommit, BaseID: r.BaseID, EnvironmentCommit: r.EnvironmentCommit, Incomplete: r.Incomplete, Previous: r.Former,
 		Releases: map[string]map[string]digest.Digest{m.ClusterType: {}},
 	}
 	own := published.OrderOf(has)

@@ -47,7 +47,7 @@ func (p *publication) runPaused(ctx context.Context, plans []*plan, record state
 	}
 	again := *p
 	if v := record.Verified; v != nil {
-		again.commits = commits{v.Record.BaseCommit, v.Record.EnvironmentCommit}
+		again.commits = commits{v.Record.BaseCommit, v.Record.EnvironmentCommit, v.Record.BaseID}
 	}
 	p = &again
 	done := p.nothingDone()

@@ -56,6 +56,8 @@ type PublishOptions struct {
 	Platform string
 	// EnvironmentCommit and Source are the commit and the place of the environment's objects, if known.
 	EnvironmentCommit string
+	// BaseID is that of the record; see platform.Loaded.
+	BaseID string
 	Source            string
 	// Created is the base commit's time. Zero means the time of issue.
 	Created time.Time
@@ -253,7 +255,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 		},
 		pusher: pusher{
 			Reader: &at, signer: releases.Signer{Keys: keys, Known: signers.Keys, Location: to},
-			renewBefore: opts.RenewBefore, commits: commits{result.BaseCommit, opts.EnvironmentCommit},
+			renewBefore: opts.RenewBefore, commits: commits{result.BaseCommit, opts.EnvironmentCommit, opts.BaseID},
 			deltaSlots: make(slots, runtime.GOMAXPROCS(0)), created: opts.Created, source: opts.Source, message: opts.Message, cache: opts.Cache, deltaCommand: opts.DeltaCommand,
 		},
 		warnings: w,

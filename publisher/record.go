@@ -72,7 +72,7 @@ func (p *publication) newRecord(done Published, result *scheduler.Result, last s
 	types := done.recorded(result)
 	r := bundle.EnvironmentRecord{
 		Schema: bundle.EnvironmentSchema, Platform: p.Platform, Environment: p.Environment, IssuedAt: p.IssuedAt,
-		BaseCommit: p.commits.base, EnvironmentCommit: p.commits.environment, ClusterTypes: types,
+		BaseCommit: p.commits.base, BaseID: p.commits.baseID, EnvironmentCommit: p.commits.environment, ClusterTypes: types,
 		Incomplete: done.incomplete(types, p.unknowns.any()), Undone: p.stillUndone(last),
 	}
 	if len(p.rings) > 0 {
@@ -144,6 +144,6 @@ func (p *publication) hasLedger(ctx context.Context, at state.Record, pending *b
 
 // sameRecord reports whether a and b say the same of the environment, whenever they were issued.
 func sameRecord(a, b bundle.EnvironmentRecord) bool {
-	return a.Platform == b.Platform && a.BaseCommit == b.BaseCommit && a.EnvironmentCommit == b.EnvironmentCommit &&
+	return a.Platform == b.Platform && a.BaseCommit == b.BaseCommit && a.BaseID == b.BaseID && a.EnvironmentCommit == b.EnvironmentCommit &&
 		maps.Equal(a.ClusterTypes, b.ClusterTypes) && maps.EqualFunc(a.Rings, b.Rings, maps.Equal) && slices.Equal(a.RingOrder, b.RingOrder) && slices.Equal(a.Incomplete, b.Incomplete)
 }

@@ -40,10 +40,10 @@ type Content struct {
 	Message string
 	// Why is the reason, for people; see PublishedRelease.Renewed.
 	Why string
-	// BaseCommit, EnvironmentCommit, Incomplete and Previous are those of the new record.
-	BaseCommit, EnvironmentCommit string
-	Incomplete                    []string
-	Previous                      string
+	// BaseCommit, BaseID, EnvironmentCommit, Incomplete and Previous are those of the new record.
+	BaseCommit, BaseID, EnvironmentCommit string
+	Incomplete                            []string
+	Previous                              string
 	// Undone is what the new record lists as undone; nil is what the record lists already. Reissue gives the last its time, and adds what
 	// the rings have and no record names. If that is nothing, it leaves the last out.
 	Undone []bundle.Undone
@@ -111,7 +111,7 @@ func (p *publication) reissue(ctx context.Context, choose func(context.Context, 
 		return done, err
 	}
 	again := *p
-	again.commits, again.rings, again.message = commits{content.BaseCommit, content.EnvironmentCommit}, RingOrder(record.Verified.Record), content.Message
+	again.commits, again.rings, again.message = commits{content.BaseCommit, content.EnvironmentCommit, content.BaseID}, RingOrder(record.Verified.Record), content.Message
 	p = &again
 	done := p.nothingDone()
 	names := slices.AppendSeq(slices.Collect(maps.Keys(content.Releases)), maps.Keys(content.Packed))
@@ -126,7 +126,8 @@ func (p *publication) reissue(ctx context.Context, choose func(context.Context, 
 		return done, err
 	}
 	next := record.Verified.Record
-	next.BaseCommit, next.EnvironmentCommit, next.Incomplete, next.Former = content.BaseCommit, content.EnvironmentCommit, content.Incomplete, content.Previous
+	next.BaseCommit, next.BaseID, next.EnvironmentCommit = content.BaseCommit, content.BaseID, content.EnvironmentCommit
+	next.Incomplete, next.Former = content.Incomplete, content.Previous
 	if content.Undone != nil {
 		next.Undone = p.undoneBy(plans, content.Undone)
 	}

@@ -46,8 +46,8 @@ func (s slots) enter() (leave func()) {
 	return func() { <-s }
 }
 
-// commits are those that a publication is of; empty where they are not known.
-type commits struct{ base, environment string }
+// commits are those that a publication is of, and what identifies the base; empty where they are not known.
+type commits struct{ base, environment, baseID string }
 
 // outgoing is a release or record on its way out, which gets its own tag and the moving ones.
 type outgoing struct {

@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
+	"github.com/opencontainers/go-digest"
 )
 
 // treeFS is the tree of a commit as an fs.FS, read from the object store: there is no checkout. Files have
@@ -162,6 +164,38 @@ type treeInfo struct {
 func ObjectOf(info fs.FileInfo) string {
 	of, _ := info.(treeInfo)
 	return of.object
+}
+
+// ID returns the digest by which git knows a folder of a git tree. Without the folders that are hidden, it is the SHA-256 of the lines PATH
+// MODE DIGEST of all the rest.
+func ID(files fs.FS, hidden ...string) (string, error) {
+	lines, whole := []string(nil), ""
+	err := fs.WalkDir(files, ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if slices.Contains(hidden, name) {
+			return fs.SkipDir
+		}
+		if e.IsDir() && slices.ContainsFunc(hidden, func(h string) bool { return name == "." || strings.HasPrefix(h, name+"/") }) {
+			return nil
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if whole = ObjectOf(info); name != "." {
+			lines = append(lines, fmt.Sprintln(name, info.Mode(), whole))
+		}
+		if e.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil || lines == nil {
+		return whole, err
+	}
+	return digest.FromString(strings.Join(lines, "")).String(), nil
 }
 
 func (i treeInfo) Name() string       { return i.name }

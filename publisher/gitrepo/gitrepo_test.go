@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -270,4 +271,50 @@ func TestTheLongestMirrorOfWholeNamesStandsInForAURL(t *testing.T) {
 	} {
 		require.Equal(t, want, m.Of(url), url)
 	}
+}
+
+func TestTheIDOfAFolder(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"base/x.yaml": "a: 1\n", "base/sub/y.yaml": "b: 1\n", "envs/dev/pin.yaml": "c: 1\n", "envs/all.yaml": "d: 1\n", "README": "e"}
+	tree := func(change ...string) fs.FS {
+		changed := maps.Clone(files)
+		for _, name := range change {
+			changed[name] += "more: 1\n"
+		}
+		repo := filepath.Join(t.TempDir(), "x.git")
+		gittest.CommitFiles(t, repo, "main", changed)
+		g := NewReader(time.Minute, nil, nil)
+		t.Cleanup(func() { require.NoError(t, g.Close()) })
+		of, err := g.Tree(t.Context(), Ref{URL: repo, Branch: "main"})
+		require.NoError(t, err)
+		return of.FS
+	}
+	id := func(files fs.FS, folder string, hidden ...string) string {
+		sub, err := fs.Sub(files, folder)
+		require.NoError(t, err)
+		id, err := ID(sub, hidden...)
+		require.NoError(t, err)
+		require.NotEmpty(t, id)
+		return id
+	}
+	first := tree()
+	for _, c := range []struct {
+		folder string
+		hidden []string
+		change string
+		same   bool
+	}{
+		{"base", nil, "envs/dev/pin.yaml", true},
+		{"base", nil, "base/sub/y.yaml", false},
+		{".", nil, "envs/dev/pin.yaml", false},
+		{".", []string{"envs/dev"}, "envs/dev/pin.yaml", true},
+		{".", []string{"envs/dev", "envs/prod"}, "envs/dev/pin.yaml", true},
+		{".", []string{"envs/dev"}, "envs/all.yaml", false},
+		{".", []string{"envs/dev"}, "base/x.yaml", false},
+		{".", []string{"envs"}, "README", false},
+	} {
+		require.Equal(t, c.same, id(first, c.folder, c.hidden...) == id(tree(c.change), c.folder, c.hidden...), c)
+	}
+	_, err := ID(os.DirFS("no such folder"))
+	require.Error(t, err)
 }

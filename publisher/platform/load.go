@@ -305,7 +305,13 @@ func (l *loader) read(ctx context.Context, model *scheduler.Model, src origin) (
 		l.remember(src, commit)
 	}
 	l.Log.Debug("source read", "part", src.part, "name", src.name, "place", src.place.String(), "commit", commit)
-	s := scheduler.Source{FS: gitrepo.Guard(files, l.hidden(ctx, src)...), Name: src.place.String(), OnlyEnvironments: src.environments}
+	hidden := l.hidden(ctx, src)
+	if src.part == BasePart && src.name == scheduler.MainBase && src.place.folder == "" && !src.environments {
+		if l.loaded.BaseID, err = gitrepo.ID(files, hidden...); err != nil {
+			return "", src.failed(err)
+		}
+	}
+	s := scheduler.Source{FS: gitrepo.Guard(files, hidden...), Name: src.place.String(), OnlyEnvironments: src.environments}
 	switch src.part {
 	case BasePart:
 		s.Base = cmp.Or(src.name, scheduler.MainBase) // a base that a person gives stands for any

@@ -78,6 +78,9 @@ type Loaded struct {
 	Inferred string
 	// BaseCommit is the commit of the base named "main"; empty if unknown.
 	BaseCommit string
+	// BaseID identifies what was read of that base: it is git's ID of its folder, without the folders of environments. Commits with one
+	// ID are the same base. It is empty if a BaseRepo did not name the base.
+	BaseID string
 	// BaseTime is the time of that commit; zero if it was not read from git.
 	BaseTime time.Time
 	// Source is the URL, without credentials, of the repository of the environment's own objects; empty

@@ -4,21 +4,22 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
 // PolicyNow returns the policy that judges what enters an environment, which was loaded from source: the one at the base commit that its
-// newest record has, so that no commit brings a laxer gate for itself. An environment without a record (has is empty), or that is in no chain
+// newest record has, so that no commit brings a laxer gate for itself. An environment without a record, or that is in no chain
 // there, has that of what was loaded, which is also returned with an error.
-func PolicyNow(ctx context.Context, source Source, loaded *Loaded, has string) (promotion.Policy, error) {
+func PolicyNow(ctx context.Context, source Source, loaded *Loaded, record *bundle.EnvironmentRecord) (promotion.Policy, error) {
 	next, err := loaded.Model.Promotion()
-	if err != nil || has == "" || loaded.BaseCommit == "" || has == loaded.BaseCommit {
+	if err != nil || record == nil || record.BaseCommit == "" || loaded.BaseCommit == "" || record.HasBase(loaded.BaseCommit, loaded.BaseID) {
 		return next, err
 	}
-	source.BaseAt = has
+	source.BaseAt = record.BaseCommit
 	before, err := LoadPlatform(ctx, source)
 	if err != nil {
-		return next, fmt.Errorf("%s: the policy of base commit %s, which it has: %w", next.Environment, has, err)
+		return next, fmt.Errorf("%s: the policy of base commit %s, which it has: %w", next.Environment, record.BaseCommit, err)
 	}
 	now, err := before.Model.Promotion()
 	if err != nil || now.Below() == "" {

@@ -135,7 +135,7 @@ func choose(ctx context.Context, at *state.Reader, record bundle.EnvironmentReco
 	}
 	content := &publisher.Content{
 		Releases: map[string]map[string]digest.Digest{}, Why: "it is advanced", Recorded: true,
-		BaseCommit: record.BaseCommit, EnvironmentCommit: record.EnvironmentCommit, Incomplete: record.Incomplete,
+		BaseCommit: record.BaseCommit, BaseID: record.BaseID, EnvironmentCommit: record.EnvironmentCommit, Incomplete: record.Incomplete,
 	}
 	for i := len(order) - 1; i > 0; i-- {
 		if o.Ring != "" && o.Ring != order[i] {

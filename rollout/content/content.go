@@ -36,6 +36,8 @@ type Question struct {
 	OwnRing, BelowRing string
 	// BaseCommit is the base commit that own will run.
 	BaseCommit string
+	// SameBase are further commits with the same base.
+	SameBase []string
 	// Counts say how far the clusters are with what below's record assigns to them. Nil means that nobody could count.
 	Counts map[ledger.Key]Count
 	// Workloads are further ones that own may have, from what below's newest commits list.
@@ -444,8 +446,13 @@ func (d *decider) count(w *work, c *candidate) {
 	if !c.verdict.NumbersHold() || len(c.stay.Unlike) > 0 || c.stay.Since.After(d.Now) {
 		return
 	}
-	if !metWith(c.Proof, c.stay.BaseCommit) {
-		c.Met = append(c.Met, ledger.Met{BaseCommit: c.stay.BaseCommit, At: d.Now, By: strings.TrimSpace(n.From + " " + n.Source), Clusters: n.Clusters, Compliant: n.Compliant})
+	base := c.stay.BaseCommit
+	is := func(commit string) bool { return commit == base }
+	if d.isBase(base) { // own knows it by this commit
+		base, is = d.BaseCommit, d.isBase
+	}
+	if !metWith(c.Proof, is) {
+		c.Met = append(c.Met, ledger.Met{BaseCommit: base, At: d.Now, By: strings.TrimSpace(n.From + " " + n.Source), Clusters: n.Clusters, Compliant: n.Compliant})
 		c.Met = c.Met[max(0, len(c.Met)-ledger.MaxEarlier):]
 	}
 	if c.Proved.IsZero() && c.verdict.Rule(gate.RuleSoak).Result == gate.Pass {
@@ -468,8 +475,13 @@ func (w *work) has(c *candidate) bool {
 	return c.Revision == w.stay.From.Revision && c.Record == w.stay.From.Record && c.Record != (ledger.Record{})
 }
 
-func metWith(p ledger.Proof, base string) bool {
-	return slices.ContainsFunc(p.Met, func(m ledger.Met) bool { return m.BaseCommit == base })
+func metWith(p ledger.Proof, is func(baseCommit string) bool) bool {
+	return slices.ContainsFunc(p.Met, func(m ledger.Met) bool { return is(m.BaseCommit) })
+}
+
+// isBase reports whether a commit has the base that own will run.
+func (d *decider) isBase(commit string) bool {
+	return commit == d.BaseCommit || slices.Contains(d.SameBase, commit)
 }
 
 // judge says why a candidate does not come.
@@ -503,7 +515,7 @@ func (d *decider) judge(w *work, c *candidate) {
 		} else {
 			proof = []string{below + " had it for too short a time"}
 		}
-	} else if !c.Removal && !metWith(c.Proof, d.BaseCommit) {
+	} else if !c.Removal && !metWith(c.Proof, d.isBase) {
 		proof = []string{fmt.Sprintf("%s has not run it well with base commit %s", below, short(d.BaseCommit))}
 	}
 	c.unproved, c.overridden = len(proof) > 0, gate.ContentOverridden(d.Policy, about, d.Now)
@@ -704,8 +716,8 @@ func (d *decider) take(w *work) (Take, bool) {
 		}
 	case w.gone:
 		t.Kind, t.Removed = Admitted, true
-	case w.mine != nil && d.runsWith(w, d.BaseCommit):
-		t.Kind, t.Moves = Admitted, w.stay.BaseCommit != d.BaseCommit
+	case w.mine != nil && d.runs(w):
+		t.Kind, t.Moves = Admitted, !d.isBase(w.stay.BaseCommit)
 	case w.mine != nil:
 		t.Kind = FilesStay
 	case newest == nil && !slices.Contains(d.Workloads, w.Key):
@@ -730,14 +742,14 @@ func undoneIn(environment string, u *ledger.Undone) string {
 	return fmt.Sprintf("undone in %s since %s%s", environment, clock(u.At), because(u.Reason))
 }
 
-// runsWith reports whether own's entry runs with a base commit already, or what it was made of has met the numbers with it.
-func (d *decider) runsWith(w *work, base string) bool {
-	if w.stay.BaseCommit == base {
+// runs reports whether own's entry runs with the base already, or what it was made of has met the numbers with it.
+func (d *decider) runs(w *work) bool {
+	if d.isBase(w.stay.BaseCommit) {
 		return true
 	}
 	from := w.stay.From
 	return slices.ContainsFunc(w.candidates, func(c candidate) bool {
-		if !metWith(c.Proof, base) {
+		if !metWith(c.Proof, d.isBase) {
 			return false
 		}
 		if from == (ledger.From{}) {

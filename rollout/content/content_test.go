@@ -330,6 +330,11 @@ func TestDecide(t *testing.T) {
 		}, content.Admitted, "cart 2.0 waits for stage: undone in prod since 2026-11-22 16:00"},
 
 		{"the base moves, and stage ran it with that", func(s *situation) { s.BaseCommit = "b2"; s.stay().BaseCommit = "b2" }, content.Proved, ""},
+		{"stage runs another commit with the same base", func(s *situation) { s.stay().BaseCommit, s.SameBase = "b2", []string{"b2"} }, content.Proved, ""},
+		{"the base moves to a commit with the same base", func(s *situation) { s.BaseCommit, s.SameBase = "b2", []string{"b1"} }, content.Proved, ""},
+		{"the base moves to a commit with the same base, and nothing is proved", func(s *situation) {
+			s.BaseCommit, s.SameBase, s.count.Cohort = "b2", []string{"b1"}, counted(0, 2)
+		}, content.Admitted, "cart 2.0 waits for stage: 0 of 2 clusters"},
 		{"the base moves, and stage has not run it with that", func(s *situation) { s.BaseCommit = "b2" }, content.FilesStay, "cart 2.0 waits for stage: stage has not run it well with base commit b2"},
 		{"the base moves, and what runs has met it", func(s *situation) {
 			s.BaseCommit = "b2"
@@ -547,6 +552,11 @@ func TestProofsForTheNextLedger(t *testing.T) {
 			s.prod.Proofs, s.count.Cohort = []ledger.Proof{proofOf("2.0", 10)}, counted(0, 2)
 		}, "2.0 b1 true new false"},
 		{"another base commit", func(s *situation) { s.prod.Proofs = []ledger.Proof{proofOf("2.0", 10)}; s.stay().BaseCommit = "b2" }, "2.0 b1+b2 true new true"},
+		{"another commit with the same base", func(s *situation) {
+			s.prod.Proofs = []ledger.Proof{proofOf("2.0", 10)}
+			s.stay().BaseCommit, s.SameBase = "b2", []string{"b2"}
+		}, "2.0 b1 true new false"},
+		{"own's name for the base is written", func(s *situation) { s.stay().BaseCommit, s.SameBase = "b2", []string{"b2"} }, "2.0 b1 true new true"},
 		{"what runs keeps its proof, until another one comes", func(s *situation) {
 			s.prod.Proofs, s.stay().Since = []ledger.Proof{proofOf("1.0", 100)}, ago(1)
 		}, "2.0 b1 false, 1.0 b1 true new true"},

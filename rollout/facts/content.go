@@ -18,11 +18,11 @@ import (
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/diff"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/rollout/content"
 	"github.com/wherry-dev/wherry/rollout/gate"
-	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
@@ -30,8 +30,8 @@ import (
 type ContentAsk struct {
 	// Policy is that of the environment that is published.
 	Policy promotion.Policy
-	// BaseCommit is the base commit that it will run.
-	BaseCommit string
+	// BaseCommit is the base commit that it will run, and BaseID identifies its content; empty for what own's record says.
+	BaseCommit, BaseID string
 	// Workspaces has the workspace of each registration.
 	Workspaces map[string]string
 	// Unproved is the reason of a person who lets in workloads without a proof, and Only names these, as REGISTRATION/NAME; empty lets in
@@ -42,10 +42,13 @@ type ContentAsk struct {
 	NextBatch bool
 }
 
-// AskOf returns the question about the content of the environment of m.
-func AskOf(m *scheduler.Model, policy promotion.Policy, baseCommit string) ContentAsk {
+// AskOf returns the question about the content of an environment.
+func AskOf(loaded *platform.Loaded, policy promotion.Policy, baseCommit string) ContentAsk {
 	ask := ContentAsk{Policy: policy, BaseCommit: baseCommit, Workspaces: map[string]string{}}
-	for _, r := range m.Registrations() {
+	if baseCommit == loaded.BaseCommit {
+		ask.BaseID = loaded.BaseID
+	}
+	for _, r := range loaded.Model.Registrations() {
 		ask.Workspaces[r.Name] = r.Workspace
 	}
 	return ask
@@ -60,6 +63,7 @@ type Entry struct {
 	facts  *Facts
 	asked  content.Question // that Decision answers
 	name   string           // of the platform
+	baseID string           // of the base that the environment will run; empty if it is not known
 	seen   digest.Digest    // the record of the environment below
 	now    time.Time
 	known  bool          // what the environment has
@@ -75,7 +79,7 @@ func (f *Facts) Entry(ctx context.Context, ask ContentAsk) (*Entry, error) {
 	if below == "" || !ask.Policy.Gate.Content.Held {
 		return nil, nil
 	}
-	e := &Entry{ask: ask, facts: f, now: f.Now().UTC().Truncate(time.Second)}
+	e := &Entry{ask: ask, facts: f, baseID: ask.BaseID, now: f.Now().UTC().Truncate(time.Second)}
 	q := content.Question{Policy: ask.Policy, BaseCommit: ask.BaseCommit, Workspaces: ask.Workspaces, Now: e.now}
 	if ask.Unproved != "" {
 		q.Unproved = ask.lets
@@ -83,9 +87,8 @@ func (f *Facts) Entry(ctx context.Context, ask ContentAsk) (*Entry, error) {
 	if len(ask.Policy.Rings) > 0 {
 		q.OwnRing = ask.Policy.Rings[0]
 	}
-	var platform string
-	var err error
-	if platform, err = f.own(ctx, e, &q); err != nil {
+	name, err := f.own(ctx, e, &q)
+	if err != nil {
 		return nil, err
 	}
 	h, err := f.History(ctx, below)
@@ -95,10 +98,11 @@ func (f *Facts) Entry(ctx context.Context, ask ContentAsk) (*Entry, error) {
 	if err := f.below(ctx, h, &q); err != nil {
 		return nil, err
 	}
-	if n := len(h.Records); n > 0 {
-		e.seen = h.Records[n-1].Descriptor.Digest
+	for _, r := range h.Records {
+		e.seen = r.Descriptor.Digest // the newest is last
+		e.addSame(r.Record, &q)
 	}
-	e.name = cmp.Or(f.Platform, platform, h.Platform)
+	e.name = cmp.Or(f.Platform, name, h.Platform)
 	if err := f.aboutContent(ctx, &q, e.name); err != nil {
 		return nil, err
 	}
@@ -109,6 +113,13 @@ func (f *Facts) Entry(ctx context.Context, ask ContentAsk) (*Entry, error) {
 	e.Reading = e.Decision.Reading(q)
 	e.asked = q
 	return e, nil
+}
+
+// addSame notes the commit of a record that has the base which the environment will run.
+func (e *Entry) addSame(r bundle.EnvironmentRecord, q *content.Question) {
+	if r.HasBase(q.BaseCommit, e.baseID) && !slices.Contains(q.SameBase, r.BaseCommit) {
+		q.SameBase = append(q.SameBase, r.BaseCommit)
+	}
 }
 
 // Answers reports whether the entry answers a question that was asked again.
@@ -151,10 +162,10 @@ func (f *Facts) newest(ctx context.Context, platform, environment string, now ti
 	return at.Record(ctx)
 }
 
-// EntryNow is Entry for the environment of m beside the base commit that it has; without a record, the one that it pins.
-func (f *Facts) EntryNow(ctx context.Context, m *scheduler.Model, policy promotion.Policy, pinned string) (*Entry, error) {
-	of := *f
-	of.Platform = cmp.Or(of.Platform, m.PlatformName())
+// EntryNow is Entry for an environment beside the base commit that it has; without a record, the one that it pins.
+func (f *Facts) EntryNow(ctx context.Context, loaded *platform.Loaded, policy promotion.Policy) (*Entry, error) {
+	of, pinned := *f, loaded.BaseCommit
+	of.Platform = cmp.Or(of.Platform, loaded.Model.PlatformName())
 	record, err := of.Record(ctx, of.Platform, policy.Environment)
 	if err != nil {
 		return nil, err
@@ -162,7 +173,7 @@ func (f *Facts) EntryNow(ctx context.Context, m *scheduler.Model, policy promoti
 	if record != nil {
 		pinned = cmp.Or(record.BaseCommit, pinned)
 	}
-	return of.Entry(ctx, AskOf(m, policy, pinned))
+	return of.Entry(ctx, AskOf(loaded, policy, pinned))
 }
 
 // own reads what the environment has.
@@ -173,6 +184,10 @@ func (f *Facts) own(ctx context.Context, e *Entry, q *content.Question) (platfor
 	}
 	e.rings = record.Verified.Record.RingOrder
 	e.record, e.issued = record.Verified.Descriptor.Digest, record.Verified.Record.IssuedAt
+	if record.Verified.Record.BaseCommit == q.BaseCommit {
+		e.baseID = cmp.Or(e.baseID, record.Verified.Record.BaseID)
+	}
+	e.addSame(record.Verified.Record, q)
 	if epoch := record.Verified.Record.Epoch; epoch != f.Signers.Epoch {
 		return "", nil // nobody vouches for what an earlier epoch says
 	}

@@ -88,6 +88,8 @@ type Ask struct {
 	// Commit is the base commit, or at least seven of its first digits; empty for that of the newest record of the environment
 	// below. For a ring it has to be that of the candidate, if it is given.
 	Commit string
+	// BaseID is that of Commit, by which a record with the same base is found; empty if it is not known.
+	BaseID string
 	// Candidate is what a ring is to get, for a caller that has decided on it; nil for all cluster types that differ.
 	Candidate *gate.Candidate
 	// Automatic is true if nobody asks by hand: then a pause of the environment holds.

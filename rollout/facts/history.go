@@ -118,8 +118,9 @@ func (h *History) Newest() *bundle.EnvironmentRecord {
 }
 
 // Find returns the newest record with a base commit of which at least the first seven digits are given; nil if there is none. An empty commit stands for that of the
-// newest record. The error wraps ErrNoCommit if several commits begin like this.
-func (h *History) Find(commit string) (*bundle.EnvironmentRecord, error) {
+// newest record. If none has the commit, it is the newest one with the base of that ID, if that is known. The error wraps ErrNoCommit if
+// several commits begin like this.
+func (h *History) Find(commit, baseID string) (*bundle.EnvironmentRecord, error) {
 	if commit == "" {
 		return h.Newest(), nil
 	}
@@ -136,6 +137,11 @@ func (h *History) Find(commit string) (*bundle.EnvironmentRecord, error) {
 			return nil, fmt.Errorf("commit %q: %w: %s and %s begin like this", commit, ErrNoCommit, found.BaseCommit, r.BaseCommit)
 		}
 		found = r
+	}
+	for i := 0; found == nil && baseID != "" && i < len(h.Records); i++ {
+		if r := &h.Records[len(h.Records)-1-i].Record; r.BaseID == baseID {
+			found = r
+		}
 	}
 	return found, nil
 }
@@ -210,8 +216,8 @@ func (h *History) AddMoving(ctx context.Context, record *bundle.EnvironmentRecor
 }
 
 // Stays returns the times that the environment had a commit of the base, oldest first.
-func (h *History) Stays(commit string) []gate.Stay {
-	return h.stays(func(r *bundle.EnvironmentRecord) bool { return r.BaseCommit == commit })
+func (h *History) Stays(commit, baseID string) []gate.Stay {
+	return h.stays(func(r *bundle.EnvironmentRecord) bool { return r.HasBase(commit, baseID) })
 }
 
 // RingStays returns the times that a ring had the content of a candidate in all of its cluster types, oldest first.

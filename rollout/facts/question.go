@@ -52,7 +52,7 @@ func (f *Facts) Question(ctx context.Context, ask Ask) (gate.Question, error) {
 
 // promotion sets the commit, the candidate and the stays of a promotion.
 func (h *History) promotion(ctx context.Context, ask Ask, q *gate.Question) error {
-	record, err := h.Find(ask.Commit)
+	record, err := h.Find(ask.Commit, ask.BaseID)
 	if err != nil || record == nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (h *History) promotion(ctx context.Context, ask Ask, q *gate.Question) erro
 	if q.Gate.Soak <= 0 {
 		return nil
 	}
-	q.Stays[h.Environment] = h.Stays(record.BaseCommit)
+	q.Stays[h.Environment] = h.Stays(record.BaseCommit, record.BaseID)
 	for _, environment := range q.Gate.SoakIn {
 		if environment == h.Environment {
 			continue
@@ -72,7 +72,7 @@ func (h *History) promotion(ctx context.Context, ask Ask, q *gate.Question) erro
 		if err != nil {
 			return err
 		}
-		q.Stays[environment] = other.Stays(record.BaseCommit)
+		q.Stays[environment] = other.Stays(record.BaseCommit, record.BaseID)
 	}
 	return nil
 }

@@ -335,7 +335,7 @@ func TestTheCandidateOfAnEnvironment(t *testing.T) {
 	w := newWorld(t)
 	h := w.history()
 	require.Nil(t, h.Newest())
-	found, err := h.Find("")
+	found, err := h.Find("", "")
 	require.NoError(t, err)
 	require.Nil(t, found, "nothing is published")
 
@@ -348,12 +348,12 @@ func TestTheCandidateOfAnEnvironment(t *testing.T) {
 	h = w.history()
 	require.Len(t, w.warnings, 1, "a record of another key is passed over")
 	require.Equal(t, commit("b"), h.Newest().BaseCommit)
-	found, err = h.Find(commit("c")[:9])
+	found, err = h.Find(commit("c")[:9], "")
 	require.NoError(t, err)
 	require.Nil(t, found)
-	_, err = h.Find("a")
+	_, err = h.Find("a", "")
 	require.ErrorIs(t, err, ErrNoCommit)
-	found, err = h.Find(commit("b")[:7])
+	found, err = h.Find(commit("b")[:7], "")
 	require.NoError(t, err)
 	got, err := h.Candidate(t.Context(), found, true)
 	require.NoError(t, err)
@@ -372,9 +372,36 @@ func TestTheCandidateOfAnEnvironment(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, first.Contents, back.Contents)
 	require.NotEqual(t, first.IssuedAt, back.IssuedAt)
-	require.Equal(t, []gate.Stay{{From: start.Add(time.Hour), Until: start.Add(2 * time.Hour)}, {From: back.IssuedAt}}, h.Stays(commit("a")))
-	require.Equal(t, []gate.Stay{{From: start.Add(2 * time.Hour), Until: back.IssuedAt}}, h.Stays(commit("b")))
-	require.Empty(t, h.Stays(commit("c")))
+	require.Equal(t, []gate.Stay{{From: start.Add(time.Hour), Until: start.Add(2 * time.Hour)}, {From: back.IssuedAt}}, h.Stays(commit("a"), ""))
+	require.Equal(t, []gate.Stay{{From: start.Add(2 * time.Hour), Until: back.IssuedAt}}, h.Stays(commit("b"), ""))
+	require.Empty(t, h.Stays(commit("c"), ""))
+}
+
+// Commits with one base are one base: for the record that a pin names, and for the time that an environment had it.
+func TestCommitsWithTheSameBase(t *testing.T) {
+	t.Parallel()
+	record := func(name, id string, hour int) bundle.VerifiedEnvironment {
+		return bundle.VerifiedEnvironment{Record: bundle.EnvironmentRecord{BaseCommit: commit(name), BaseID: id, IssuedAt: start.Add(time.Duration(hour) * time.Hour)}}
+	}
+	h := &History{Records: []bundle.VerifiedEnvironment{record("a", "one", 0), record("b", "two", 1), record("c", "one", 2), record("d", "one", 3), record("e", "", 4)}}
+	for _, c := range []struct{ name, id, want string }{
+		{"f", "one", "d"},
+		{"f", "three", ""},
+		{"f", "", ""},
+		{"a", "one", "a"},
+		{"b", "one", "b"},
+	} {
+		found, err := h.Find(commit(c.name), c.id)
+		require.NoError(t, err)
+		if c.want == "" {
+			require.Nil(t, found, c)
+			continue
+		}
+		require.Equal(t, commit(c.want), found.BaseCommit, c)
+	}
+	at := func(hour int) time.Time { return start.Add(time.Duration(hour) * time.Hour) }
+	require.Equal(t, []gate.Stay{{From: at(0), Until: at(1)}, {From: at(2), Until: at(4)}}, h.Stays(commit("d"), "one"))
+	require.Equal(t, []gate.Stay{{From: at(4)}}, h.Stays(commit("e"), ""))
 }
 
 func TestTheCandidateOfARing(t *testing.T) {

@@ -188,20 +188,3 @@ func (h *history) between(ctx context.Context, a, b string) (listed []Commit, mo
 	}
 	return listed, all - len(listed), nil
 }
-
-// isUnchanged reports whether two commits have the same files below a folder, but for those in some folders.
-func (h *history) isUnchanged(ctx context.Context, a, b, folder string, except []string) (bool, error) {
-	below, err := gitrepo.CleanPath(folder)
-	if err != nil {
-		return false, err
-	}
-	if below == "." && len(except) == 0 || !h.has(ctx, a) || !h.has(ctx, b) {
-		return false, ctx.Err()
-	}
-	args := []string{"diff-tree", "-r", "--no-renames", "--name-only", a, b, "--", ":(top,literal)" + strings.TrimPrefix(below, ".")}
-	for _, name := range except {
-		args = append(args, ":(top,literal,exclude)"+name)
-	}
-	out, err := h.run(ctx, args...)
-	return out == "", err
-}

@@ -109,31 +109,6 @@ func TestAPinIsNotPromotedItself(t *testing.T) {
 	require.Equal(t, []string{"stage: promoted " + short(newer) + " (3 commits)"}, lines)
 }
 
-// Where the base is a folder of that branch, too, the Environment objects lie beside it, and its model does not know them.
-func TestAPinBesideTheFolderOfTheBaseIsNotPromoted(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	h := &history{access: func(url string) Access { return Access{URL: url} }}
-	h.base.Repo, h.base.Branch = w.forge.Git, "main"
-	defer h.close()
-	first := w.forge.Commit("main", "base/x.yaml", "a: 1\n")
-	pin := w.forge.Commit("main", "dev/base-repo.yaml", "a: 2\n")
-	changed := w.forge.Commit("main", "base/x.yaml", "a: 3\n")
-	for _, c := range []struct {
-		a, b, folder string
-		want         bool
-	}{
-		{first, pin, "base", true},
-		{first, pin, "./base", true},
-		{pin, changed, "base", false},
-		{first, pin, ".", false}, // nobody knows which folders are those of environments
-	} {
-		same, err := h.isUnchanged(t.Context(), c.a, c.b, c.folder, nil)
-		require.NoError(t, err)
-		require.Equal(t, c.want, same, c)
-	}
-}
-
 func TestAFolderWithoutARemoteIsChangedInPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

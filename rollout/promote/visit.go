@@ -9,7 +9,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/forge"
-	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/outgit"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/rollout/decisions"
@@ -76,8 +75,8 @@ func (v *visit) next(ctx context.Context) error {
 		if err := v.compare(ctx, history, commit); err != nil || v.result.State != Current {
 			return err
 		}
-		if same, err := v.isSameBase(ctx, history, commit); err != nil {
-			return err
+		if same := v.isSameBase(ctx, commit); ctx.Err() != nil {
+			return ctx.Err()
 		} else if same {
 			v.result.Commit, v.result.Commits, v.result.More = v.base.Commit, nil, 0
 			return v.repair(ctx, v.base.Commit)
@@ -97,11 +96,7 @@ func (v *visit) load(ctx context.Context) (err error) {
 	if v.record, err = v.Record(ctx, v.target.Model.PlatformName(), v.result.Environment); err != nil {
 		return err
 	}
-	has := ""
-	if v.record != nil {
-		has = v.record.BaseCommit
-	}
-	if v.policy, err = platform.PolicyNow(ctx, v.source(v.result.Environment), v.target, has); err != nil {
+	if v.policy, err = platform.PolicyNow(ctx, v.source(v.result.Environment), v.target, v.record); err != nil {
 		return err
 	}
 	if v.base, err = baseOf(v.target); err != nil { // without a base, its PromotionPolicy is not read either
@@ -214,19 +209,16 @@ func (v *visit) compare(ctx context.Context, h *history, commit string) error {
 }
 
 // isSameBase reports whether a commit has the same base as the one that is pinned, since it changes folders of environments alone. Where
-// these are on the branch of the base, each pin is such a commit: promoting it would make the next one, without an end. If the base is
-// a folder of its own, its model may lack the Environment objects, and what lies beside that folder is no part of it.
-func (v *visit) isSameBase(ctx context.Context, h *history, commit string) (bool, error) {
+// these are on the branch of the base, each pin is such a commit: promoting it would make the next one, without an end. What cannot be read at
+// that commit is another base; promoting it says what is wrong.
+func (v *visit) isSameBase(ctx context.Context, commit string) bool {
 	if v.target.Place().Branch != v.base.Branch || v.options.Commit != "" {
-		return false, nil
+		return false
 	}
-	var folders []string
-	for _, e := range v.target.Model.Environments() {
-		if folder, err := gitrepo.CleanPath(e.ControlPlane.Path); err == nil && folder != "." {
-			folders = append(folders, folder)
-		}
-	}
-	return h.isUnchanged(ctx, v.base.Commit, commit, v.base.Path, folders)
+	source := v.source(v.result.Environment)
+	source.BaseAt = commit
+	other, err := platform.LoadPlatform(ctx, source)
+	return err == nil && other.BaseID == v.target.BaseID && other.BaseID != ""
 }
 
 // repair publishes what the environment has, and sets its status.

@@ -338,11 +338,11 @@ func (s *search) give(ctx context.Context, previous *bundle.VerifiedEnvironment,
 	r := previous.Record
 	g := &publisher.Content{
 		Releases: all, Why: "it is undone", Previous: r.Tag(), Recorded: s.To == "",
-		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: slices.Clone(s.now.Incomplete),
+		BaseCommit: s.now.BaseCommit, BaseID: s.now.BaseID, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: slices.Clone(s.now.Incomplete),
 	}
 	switch narrowest := s.Ring == "" || s.Ring == s.now.RingOrder[0]; {
 	case s.ClusterType == "" && narrowest:
-		g.BaseCommit, g.EnvironmentCommit, g.Incomplete = r.BaseCommit, r.EnvironmentCommit, r.Incomplete
+		g.BaseCommit, g.BaseID, g.EnvironmentCommit, g.Incomplete = r.BaseCommit, r.BaseID, r.EnvironmentCommit, r.Incomplete
 	case s.ClusterType != "" && narrowest:
 		// The cluster type is not as the record's commit says, unless it goes forward to that again.
 		at := slices.Index(g.Incomplete, s.ClusterType)
@@ -370,7 +370,7 @@ func (s *search) recorded(context.Context) (found, error) {
 	}
 	return found{previous: s.record.Verified, content: &publisher.Content{
 		Releases: all, Why: "it is undone", Previous: s.now.Tag(),
-		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: s.now.Incomplete,
+		BaseCommit: s.now.BaseCommit, BaseID: s.now.BaseID, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: s.now.Incomplete,
 	}}, nil
 }
 
@@ -409,7 +409,7 @@ func (s *search) abort(ctx context.Context) (found, error) {
 	}
 	g := &publisher.Content{
 		Releases: all, Why: "the rollout is aborted",
-		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: slices.Clone(s.now.Incomplete),
+		BaseCommit: s.now.BaseCommit, BaseID: s.now.BaseID, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: slices.Clone(s.now.Incomplete),
 	}
 	previous, whole, err := s.recordOf(ctx, all)
 	switch {
@@ -419,7 +419,8 @@ func (s *search) abort(ctx context.Context) (found, error) {
 		g.Previous = previous.Record.Tag()
 	}
 	if whole {
-		g.BaseCommit, g.EnvironmentCommit, g.Incomplete = previous.Record.BaseCommit, previous.Record.EnvironmentCommit, previous.Record.Incomplete
+		r := previous.Record
+		g.BaseCommit, g.BaseID, g.EnvironmentCommit, g.Incomplete = r.BaseCommit, r.BaseID, r.EnvironmentCommit, r.Incomplete
 	} else {
 		g.Incomplete = append(g.Incomplete, slices.Collect(maps.Keys(all))...)
 		slices.Sort(g.Incomplete)

@@ -111,7 +111,7 @@ func (s *search) workload(ctx context.Context) (found, error) {
 	}
 	f.content = &publisher.Content{
 		Why: "a workload is undone", Previous: goesBackTo, Recorded: true,
-		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: s.now.Incomplete,
+		BaseCommit: s.now.BaseCommit, BaseID: s.now.BaseID, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: s.now.Incomplete,
 		Message: fmt.Sprintf("%s back from %s to %s: %s", w.Key, left, previous, s.Reason),
 		Part: &publisher.Part{
 			Key: w.Key, Rings: map[string]ledger.Revision{}, Proofs: from.proofs(),

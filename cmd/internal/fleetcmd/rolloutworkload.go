@@ -83,7 +83,7 @@ func (w *workload) askRegistry(cmd *cobra.Command, args []string) error {
 	}
 	w.by = "the reports in " + o.Facts.Location.String()
 	w.waits = func(ctx context.Context) (string, error) {
-		e, err := o.Facts.EntryNow(ctx, o.Loaded.Model, o.Policy, o.Loaded.BaseCommit)
+		e, err := o.Facts.EntryNow(ctx, o.Loaded, o.Policy)
 		if err != nil || e == nil {
 			return "", w.registry.Failure(err, &o.Facts)
 		}

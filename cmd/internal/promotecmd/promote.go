@@ -252,7 +252,7 @@ func (p *promoting) entry(ctx context.Context, target *platform.Loaded, policy p
 	}
 	of := *p.facts
 	of.Platform = cmp.Or(target.Model.PlatformName(), publisher.DefaultPlatform)
-	e, err := of.Entry(ctx, facts.AskOf(target.Model, policy, target.BaseCommit))
+	e, err := of.Entry(ctx, facts.AskOf(target, policy, target.BaseCommit))
 	if err == nil {
 		p.entries[policy.Environment] = e
 	}

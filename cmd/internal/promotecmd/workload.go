@@ -45,7 +45,7 @@ func (a *asking) checkWorkload(cmd *cobra.Command, args []string, name, format s
 	if o.Policy.Below() == "" || !o.Policy.Gate.Content.Held {
 		return notHeld(o.Policy)
 	}
-	e, err := o.Facts.EntryNow(cmd.Context(), o.Loaded.Model, o.Policy, o.Loaded.BaseCommit)
+	e, err := o.Facts.EntryNow(cmd.Context(), o.Loaded, o.Policy)
 	if err != nil {
 		return a.Failure(err, &o.Facts)
 	}
@@ -113,7 +113,7 @@ func (d *deciding) aboutWorkload(cmd *cobra.Command, said *bundle.Decision) (wha
 		from.Decisions = []func(context.Context, string) ([]decisions.Found, error){func(context.Context, string) ([]decisions.Found, error) { return d.atHub(cmd) }}
 	}
 	from.Warn = warner(cmd)
-	e, err := from.EntryNow(cmd.Context(), d.loaded.Model, d.policy, d.loaded.BaseCommit)
+	e, err := from.EntryNow(cmd.Context(), d.loaded, d.policy)
 	if err != nil {
 		return "", nil, new(env.Gates).Failure(err, from)
 	}

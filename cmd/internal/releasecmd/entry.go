@@ -94,7 +94,7 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	if err != nil && policy.Below() != "" { // else publishing says what is wrong
 		return e, entryFailure(err, &of)
 	}
-	if policy, err = platform.PolicyNow(cmd.Context(), options, loaded, baseOf(record)); err != nil && unproved.Reason == "" {
+	if policy, err = platform.PolicyNow(cmd.Context(), options, loaded, record); err != nil && unproved.Reason == "" {
 		return e, failure.Input(err)
 	}
 	if policy.Below() == "" || !policy.Gate.Content.Held {
@@ -110,11 +110,11 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 		e.way = fmt.Sprintf("group %q may override its rules: wherry gate override -e %s", policy.Gate.Override.Group, policy.Environment)
 	}
 	if !judged && (unproved.Reason == "" || len(unproved.Workloads) > 0 || group) {
-		if commit, err = e.base(cmd, &of, policy, record, commit); err != nil {
+		if commit, err = e.base(cmd, &of, policy, record, loaded); err != nil {
 			return e, err
 		}
 	}
-	ask := facts.AskOf(loaded.Model, policy, commit)
+	ask := facts.AskOf(loaded, policy, commit)
 	ask.Unproved, ask.Only, ask.NextBatch = unproved.Reason, unproved.Workloads, nextBatch
 	if e.entry = known; !known.Answers(ask) {
 		if e.entry, err = of.Entry(cmd.Context(), ask); err != nil {
@@ -131,21 +131,14 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	return e, nil
 }
 
-// baseOf returns the base commit of a record; empty without one.
-func baseOf(record *bundle.EnvironmentRecord) string {
-	if record == nil {
-		return ""
-	}
-	return record.BaseCommit
-}
-
 // refusal returns the error about an environment that cannot be published before its workloads are proved.
 func refusal(err error) error {
 	return cli.Fail(cli.NotYet, err, `publish again once they are proved; --unproved "REASON" lets them in`)
 }
 
 // base returns the base commit that an environment runs: the one that is pinned if its gate passes, else the one that it has.
-func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.Policy, record *bundle.EnvironmentRecord, pinned string) (string, error) {
+func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.Policy, record *bundle.EnvironmentRecord, loaded *platform.Loaded) (string, error) {
+	pinned := loaded.BaseCommit
 	if pinned == "" {
 		hint := "commit them, or read the base from git"
 		if policy.Gate.Override.Required == 0 { // a group overrides rules for a commit
@@ -154,10 +147,10 @@ func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.
 		return "", cli.Fail(cli.NotYet, fmt.Errorf("%s: no commit has the files that its base was read from, so %s cannot have proved them", policy.Environment, policy.Below()),
 			hint)
 	}
-	if record != nil && record.BaseCommit == pinned {
+	if record != nil && record.HasBase(pinned, loaded.BaseID) {
 		return pinned, nil
 	}
-	verdict, err := from.Judge(cmd.Context(), facts.Ask{Policy: policy, Commit: pinned})
+	verdict, err := from.Judge(cmd.Context(), facts.Ask{Policy: policy, Commit: pinned, BaseID: loaded.BaseID})
 	if err != nil && !errors.Is(err, facts.ErrNoCommit) {
 		return "", entryFailure(err, from)
 	}

@@ -229,7 +229,7 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 		return d, folderFailure(err)
 	}
 	loaded := planned.Loaded
-	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
+	opts.EnvironmentCommit, opts.BaseID, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.BaseID, loaded.Source, loaded.BaseTime
 	if policy, err := loaded.Model.Promotion(); err == nil { // lint tells of mistakes
 		if opts.Again, err = entering.facts.Again(cmd.Context(), policy, cmp.Or(loaded.Model.PlatformName(), opts.Platform)); err != nil {
 			return nil, failure.At(err, to)

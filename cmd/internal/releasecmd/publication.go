@@ -107,7 +107,7 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 		return nil, err
 	}
 	opts := p.Options
-	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
+	opts.EnvironmentCommit, opts.BaseID, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.BaseID, loaded.Source, loaded.BaseTime
 	opts.Unread, opts.Strict = loaded.Unread, p.Source.Strict
 	if opts.Fleet, err = p.clusters(cmd, built); err != nil {
 		return nil, err

@@ -169,7 +169,7 @@ func (l *looking) look(cmd *cobra.Command, o *env.Opened) (*status, error) {
 	if is {
 		s.Pause = &pause
 	}
-	entry, err := o.Facts.EntryNow(ctx, o.Loaded.Model, policy, o.Loaded.BaseCommit)
+	entry, err := o.Facts.EntryNow(ctx, o.Loaded, policy)
 	if err != nil {
 		return nil, err
 	}
