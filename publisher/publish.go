@@ -58,7 +58,7 @@ type PublishOptions struct {
 	EnvironmentCommit string
 	// BaseID is that of the record; see platform.Loaded.
 	BaseID string
-	Source            string
+	Source string
 	// Created is the base commit's time. Zero means the time of issue.
 	Created time.Time
 	// Rings are among those that the platform names: releases are for the widest of these and all narrower ones. Empty means

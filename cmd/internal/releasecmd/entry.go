@@ -1,6 +1,7 @@
 package releasecmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -67,6 +68,8 @@ type entering struct {
 	waits string
 	// way is how a person lets it in all the same.
 	way string
+	// refused says why nothing new may be published: no base commit is proved, and the environment has none. What it has is renewed.
+	refused error
 }
 
 // enter asks what may enter an environment. Judged says that its gate has passed for the base commit that is
@@ -110,7 +113,10 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 		e.way = fmt.Sprintf("group %q may override its rules: wherry gate override -e %s", policy.Gate.Override.Group, policy.Environment)
 	}
 	if !judged && (unproved.Reason == "" || len(unproved.Workloads) > 0 || group) {
-		if commit, err = e.base(cmd, &of, policy, record, loaded); err != nil {
+		if commit, err = e.base(cmd, &of, policy, record, loaded); err != nil || e.refused != nil {
+			if record == nil {
+				err = cmp.Or(err, e.refused)
+			}
 			return e, err
 		}
 	}
@@ -136,7 +142,8 @@ func refusal(err error) error {
 	return cli.Fail(cli.NotYet, err, `publish again once they are proved; --unproved "REASON" lets them in`)
 }
 
-// base returns the base commit that an environment runs: the one that is pinned if its gate passes, else the one that it has.
+// base returns the base commit that an environment runs: the one that is pinned if its gate passes, else the one that it has. If there is
+// none, refused says why.
 func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.Policy, record *bundle.EnvironmentRecord, loaded *platform.Loaded) (string, error) {
 	pinned := loaded.BaseCommit
 	if pinned == "" {
@@ -144,8 +151,9 @@ func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.
 		if policy.Gate.Override.Required == 0 { // a group overrides rules for a commit
 			hint += "; " + e.way
 		}
-		return "", cli.Fail(cli.NotYet, fmt.Errorf("%s: no commit has the files that its base was read from, so %s cannot have proved them", policy.Environment, policy.Below()),
+		e.refused = cli.Fail(cli.NotYet, fmt.Errorf("%s: no commit has the files that its base was read from, so %s cannot have proved them", policy.Environment, policy.Below()),
 			hint)
+		return "", nil
 	}
 	if record != nil && record.HasBase(pinned, loaded.BaseID) {
 		return pinned, nil
@@ -163,7 +171,8 @@ func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.
 		e.waits = promote.Reason(verdict)
 	}
 	if record == nil || record.BaseCommit == "" {
-		return "", e.Waits(policy.Environment, pinned)
+		e.refused = e.Waits(policy.Environment, pinned)
+		return "", nil
 	}
 	e.source.BaseAt = record.BaseCommit
 	return record.BaseCommit, nil

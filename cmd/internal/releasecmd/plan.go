@@ -256,8 +256,8 @@ func (p *planning) enter(cmd *cobra.Command, place string, to oci.Location, sign
 	}
 	e, err := enter(cmd, &p.source, place, from, nil, false, false, Unproved{})
 	var waits *cli.Error
-	if errors.As(err, &waits) && waits.Code == cli.NotYet {
-		cmd.PrintErrf("warning: publishing would be refused: %s\n", cli.Indented(err.Error()))
+	if refused := cmp.Or(err, e.refused); errors.As(refused, &waits) && waits.Code == cli.NotYet {
+		cmd.PrintErrf("warning: publishing would be refused: %s\n", cli.Indented(refused.Error()))
 		e, err = entering{source: &p.source}, nil
 	}
 	if e.waits != "" {

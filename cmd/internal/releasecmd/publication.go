@@ -130,7 +130,7 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 	if p.PausedToo {
 		pause = nil
 	}
-	opts.Paused, opts.Again = pause != nil, again
+	opts.Paused, opts.Again = pause != nil || entering.refused != nil, again
 	if entering.entry != nil {
 		opts.Admission = entering.entry.Admission()
 	}
@@ -183,6 +183,9 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 	case done.Undone != nil:
 		return done, cli.Fail(cli.No, fmt.Errorf("%s: %s; it was not published again", done.Environment, show.Line(done.Undone.String())),
 			fmt.Sprintf("mend it in git; or wherry rollout resume %s --environment %s --again lets it be released again", p.To, done.Environment))
+	}
+	if entering.refused != nil {
+		return done, entering.refused
 	}
 	if entering.waits != "" {
 		return done, entering.Waits(done.Environment, entering.pinned)
