@@ -126,11 +126,14 @@ func (l *loader) bases(ctx context.Context) error {
 	}
 	l.loaded.BaseCommit = l.Commit
 	if len(repos) == 0 && l.beside != nil {
-		_, err := l.read(ctx, l.loaded.Model, *l.beside)
-		if l.beside.place.folder != "" && l.changed(ctx, *l.beside) {
-			l.loaded.EnvironmentCommit = "" // the platform's folder is both
+		if _, err := l.read(ctx, l.loaded.Model, *l.beside); err != nil || l.beside.place.folder == "" {
+			return err
 		}
-		return err
+		if l.changed(ctx, *l.beside) {
+			l.loaded.EnvironmentCommit, l.loaded.BaseCommit = "", "" // the platform's folder is both
+			return nil
+		}
+		return l.checkCommit(*l.beside)
 	}
 	for read := map[string]bool{}; len(read) < len(repos); repos = l.loaded.Model.BaseRepos() {
 		for _, b := range repos {
@@ -194,7 +197,12 @@ func (l *loader) givenBases(ctx context.Context, repos []scheduler.BaseRepo) err
 		}
 		if src.place.folder != "" {
 			commit = gitrepo.HeadOf(src.place.folder, false)
-			changed = l.changed(ctx, src) || changed
+			if changed = l.changed(ctx, src) || changed; i == 0 && !changed {
+				err = l.checkCommit(src)
+			}
+		}
+		if err != nil {
+			return err
 		}
 		if i == 0 {
 			own = commit
@@ -216,6 +224,15 @@ func (l *loader) givenBases(ctx context.Context, repos []scheduler.BaseRepo) err
 		}
 	}
 	return nil
+}
+
+// checkCommit returns an error if git knows that another commit than the one that a person names is checked out in the folder of a base.
+func (l *loader) checkCommit(src origin) error {
+	head := gitrepo.HeadOf(src.place.folder, true)
+	if l.Commit == "" || head == "" || strings.HasPrefix(head, l.Commit) {
+		return nil
+	}
+	return src.failed(fmt.Errorf("commit %s is checked out there, and not %s: leave out the commit, or check it out", head, l.Commit))
 }
 
 func (l *loader) workloads(ctx context.Context) error {
