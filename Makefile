@@ -290,7 +290,7 @@ bench-hub: build ## figures of a hub that takes reports and answers with a milli
 BENCH_PEERS = $(filter $(foreach peer,$(if $(WHERRY_E2E_KUBECONFIG),,etcd kube) flux-source flux-kustomize,$(E2E_CACHE)/$(peer)/%),$(E2E_BINS))
 
 # A benchmark of each of gates, undoing and the simulation, wherever it is: of what runs as it is deployed.
-BENCH_PROMOTION ?= GateCheck.*|ContentGate|Undo.*|Simulate
+BENCH_PROMOTION ?= GateCheck.*|ContentGate.*|Undo.*|Simulate
 bench-promotion: build ## figures of gates with 100 000 clusters in a hub and 1 000 in a registry, of undo with 316 cluster types, and of 1 000 simulated agents; some minutes; BENCH_PROMOTION='Simulate(Full)?' has 10 000 too
 	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test ./cmd/wherry ./hub/api ./rollout/facts ./rollout/undo ./e2e/load/simulation -run '^$$' -bench '^Benchmark($(BENCH_PROMOTION))$$' -benchtime 1x -p 1 -timeout 60m
 

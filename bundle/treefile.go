@@ -62,12 +62,13 @@ func TreeFiles(ctx context.Context, src Source, tree ocispec.Descriptor, paths .
 	return files, err
 }
 
-// Moving are the assignments of a tree whose content is not pinned, by name, sorted. See [Floating] and [Unpinned].
+// Moving are the assignments of a tree, and the names of those whose content is not pinned, sorted. See [Floating] and [Unpinned].
 type Moving struct {
+	All                []Assignment
 	Floating, Unpinned []string
 }
 
-// MovingOf returns the assignments of a tree, the layer tree of src, whose content is not pinned. The tree is that of a release that
+// MovingOf returns the assignments of a tree, the layer tree of src. The tree is that of a release that
 // was verified; errors are those of [TreeFiles].
 func MovingOf(ctx context.Context, src Source, tree ocispec.Descriptor) (Moving, error) {
 	files, err := TreeFiles(ctx, src, tree, AssignmentsPath, ArtifactsPath)
@@ -85,7 +86,7 @@ func MovingOf(ctx context.Context, src Source, tree ocispec.Descriptor) (Moving,
 	if err != nil {
 		return Moving{}, err
 	}
-	return Moving{Floating: Floating(assignments, artifacts), Unpinned: Unpinned(assignments, artifacts)}, nil
+	return Moving{All: assignments, Floating: Floating(assignments, artifacts), Unpinned: Unpinned(assignments, artifacts)}, nil
 }
 
 // counted counts the bytes that are read.

@@ -162,6 +162,7 @@ func TestMovingOf(t *testing.T) {
 			require.NoError(t, err)
 			layer := ocispec.Descriptor{MediaType: bundle.MediaTypeTree, Digest: digest.FromBytes(packed.Gzip), Size: int64(len(packed.Gzip))}
 			got, err := bundle.MovingOf(context.Background(), &oneBlob{data: packed.Gzip}, layer)
+			got.All = nil // of ParseAssignments
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
 				return

@@ -21,7 +21,7 @@ func CopyEnvironment(ctx context.Context, from oci.Location, environment string,
 	}
 	warn := func(format string, args ...any) { done.Warnings = append(done.Warnings, fmt.Sprintf(format, args...)) }
 	defer func() { slices.Sort(done.Warnings) }()
-	found, err := read(ctx, from, opts.From, environment, false, everything, warn)
+	found, err := NewReader(from, opts.From, environment, warn).read(ctx, false, everything)
 	if errors.Is(err, ErrTooMany) || oci.Refused(err) {
 		warn("decisions are not copied: %v", err)
 		return done, nil

@@ -190,23 +190,44 @@ func current(ctx context.Context, e published.Environment, tag, keyID string) (*
 // subject, sorted by tag. One that is broken, or no decision, is passed over with a warning; nothing is verified. The error wraps
 // [ErrTooMany] if there are more than [Max]. Warn may be nil.
 func Read(ctx context.Context, loc oci.Location, opts oci.Options, environment string, warn func(format string, args ...any)) ([]Found, error) {
-	return read(ctx, loc, opts, environment, false, nil, warn)
+	return NewReader(loc, opts, environment, warn).read(ctx, false, nil)
 }
 
 // ReadAbout is Read for the environment of t's policy, with the decisions of those who may decide about these revisions of the environment
 // from.
 func ReadAbout(ctx context.Context, loc oci.Location, opts oci.Options, t Trust, from string, about []bundle.DecisionWorkload, warn func(format string, args ...any)) ([]Found, error) {
+	return NewReader(loc, opts, t.Policy.Environment, warn).About(ctx, t, from, about)
+}
+
+// Reader reads the decisions of an environment as they are at one moment: it lists them once, and reads each once.
+type Reader struct {
+	loc         oci.Location
+	opts        oci.Options
+	environment string
+	warn        func(format string, args ...any)
+
+	listed []string
+	known  map[string]*Found // by tag; nil for one that cannot be read
+}
+
+// NewReader returns a Reader of the environment at loc. Warn may be nil.
+func NewReader(loc oci.Location, opts oci.Options, environment string, warn func(format string, args ...any)) *Reader {
+	return &Reader{loc: loc, opts: opts, environment: environment, warn: warn, known: map[string]*Found{}}
+}
+
+// About is [ReadAbout] for the environment of r, which has to be that of t's policy.
+func (r *Reader) About(ctx context.Context, t Trust, from string, about []bundle.DecisionWorkload) ([]Found, error) {
 	if len(about) == 0 {
-		return Read(ctx, loc, opts, t.Policy.Environment, warn)
+		return r.read(ctx, false, nil)
 	}
 	tags := t.contentTags(from, about)
-	return read(ctx, loc, opts, t.Policy.Environment, false, func(tag string) bool { return tags[tag] }, warn)
+	return r.read(ctx, false, func(tag string) bool { return tags[tag] })
 }
 
 // ReadAll is Read with all decisions about content, and those in whose place later ones are, each once. The latter are left out with a
 // warning if there are more than [MaxKept], or more than [MaxContent] about content.
 func ReadAll(ctx context.Context, loc oci.Location, opts oci.Options, environment string, warn func(format string, args ...any)) ([]Found, error) {
-	found, err := read(ctx, loc, opts, environment, true, everything, warn)
+	found, err := NewReader(loc, opts, environment, warn).read(ctx, true, everything)
 	// A decision in its place sorts before the same one under the tag that keeps it.
 	seen := map[string]bool{}
 	return slices.DeleteFunc(found, func(f Found) bool {
@@ -251,44 +272,58 @@ func choose(listed []string, all bool, about func(tag string) bool, warn func(fo
 	return chosen, nil
 }
 
-// read reads the decisions of an environment, those about content under tags for which about returns true, and those that are kept if all
-// is true. About may be nil.
-func read(ctx context.Context, loc oci.Location, opts oci.Options, environment string, all bool, about func(tag string) bool, warn func(format string, args ...any)) ([]Found, error) {
-	e, err := open(loc, opts, environment)
+// read reads the decisions, those about content under tags for which about returns true, and those that are kept if all is true. About
+// may be nil.
+func (r *Reader) read(ctx context.Context, all bool, about func(tag string) bool) ([]Found, error) {
+	e, err := open(r.loc, r.opts, r.environment)
 	if err != nil {
 		return nil, err
 	}
-	listed, err := e.Repo.Tags(ctx)
-	if err != nil {
-		return nil, err
+	if r.listed == nil {
+		if r.listed, err = e.Repo.Tags(ctx); err != nil {
+			return nil, err
+		}
 	}
-	tags, err := choose(listed, all, about, warn)
+	tags, err := choose(r.listed, all, about, r.warn)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e, err)
 	}
 	var mu sync.Mutex
-	found := []Found{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(readers)
 	for _, tag := range tags {
+		mu.Lock()
+		_, known := r.known[tag]
+		mu.Unlock()
+		if known {
+			continue
+		}
 		g.Go(func() error {
 			d, err := e.Decision(ctx, tag)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err == nil:
-				found = append(found, Found{d.Envelope, tag, loc.String()})
+				r.known[tag] = &Found{d.Envelope, tag, r.loc.String()}
+				return nil
 			case errors.Is(err, errdef.ErrNotFound): // deleted meanwhile, or lost
 			case published.IgnoreRefused(err) != nil:
 				return err
-			case warn != nil:
-				warn("%s:%s is passed over: %v", e, tag, err)
+			case r.warn != nil:
+				r.warn("%s:%s is passed over: %v", e, tag, err)
 			}
+			r.known[tag] = nil
 			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
+	}
+	found := []Found{}
+	for _, tag := range tags {
+		if f := r.known[tag]; f != nil {
+			found = append(found, *f)
+		}
 	}
 	slices.SortFunc(found, func(a, b Found) int { return cmp.Compare(a.Tag, b.Tag) })
 	return found, nil

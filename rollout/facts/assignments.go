@@ -23,21 +23,29 @@ func (h *History) Assignments(ctx context.Context, clusterType string, d digest.
 	if found == nil {
 		return fail(fmt.Errorf("release %s is not there: publish again", d))
 	}
-	if all, known := h.place.facts.Memory.assignmentsOf(found.Tree.Digest); known {
-		return found.Release, all, nil
-	}
-	repo, err := h.place.Store.Repository(found.Release.Stream().Repository())
+	tree, err := h.tree(ctx, clusterType, d)
 	if err != nil {
 		return fail(err)
 	}
-	files, err := bundle.TreeFiles(ctx, repo, found.Tree, bundle.AssignmentsPath)
-	if err != nil {
-		return fail(err)
+	return found.Release, tree.All, nil
+}
+
+// tree reads the assignments of a release that was loaded.
+func (h *History) tree(ctx context.Context, clusterType string, d digest.Digest) (bundle.Moving, error) {
+	h.mu.Lock()
+	tree := h.known[d].Tree
+	h.mu.Unlock()
+	memory := h.place.facts.Memory
+	if found, known := memory.movingOf(tree.Digest); known {
+		return found, nil
 	}
-	all, err := bundle.ParseAssignments(files[bundle.AssignmentsPath])
+	repo, err := h.place.Store.Repository(bundle.Stream{Environment: h.Environment, ClusterType: clusterType}.Repository())
 	if err != nil {
-		return fail(err)
+		return bundle.Moving{}, err
 	}
-	h.place.facts.Memory.keepAssignments(found.Tree.Digest, all)
-	return found.Release, all, nil
+	found, err := bundle.MovingOf(ctx, repo, tree)
+	if err == nil {
+		memory.keepMoving(tree.Digest, found)
+	}
+	return found, err
 }

@@ -63,14 +63,15 @@ func (f *Facts) hub(ctx context.Context, h *History, maxReportAge time.Duration)
 	if f.Hub != nil {
 		return f.Hub, nil
 	}
-	var clusters []scheduler.Cluster
-	var err error
-	if f.Clusters != nil {
-		if clusters, err = f.Clusters(ctx, h.Environment); err != nil {
-			return nil, err
+	return once(f.seen, func(s *seen) map[seenKey]*local { return s.fleets }, seenKey{h.Platform, h.Environment, maxReportAge}, func() (_ *local, err error) {
+		var clusters []scheduler.Cluster
+		if f.Clusters != nil {
+			if clusters, err = f.Clusters(ctx, h.Environment); err != nil {
+				return nil, err
+			}
 		}
-	}
-	return f.local(ctx, h, clusters, maxReportAge)
+		return f.local(ctx, h, clusters, maxReportAge)
+	})
 }
 
 // count asks how far clusters are.

@@ -130,10 +130,11 @@ func (e *Entry) Answers(ask ContentAsk) bool { return e != nil && reflect.DeepEq
 func (e *Entry) Stands(ctx context.Context) (bool, error) {
 	q := e.asked
 	q.Decisions, q.Again = nil, time.Time{}
-	if err := e.facts.aboutContent(ctx, &q, e.name); err != nil {
+	now := e.facts.Anew()
+	if err := now.aboutContent(ctx, &q, e.name); err != nil {
 		return false, err
 	}
-	below, err := e.facts.newest(ctx, e.name, q.Policy.Below(), q.Now)
+	below, err := now.newest(ctx, e.name, q.Policy.Below(), q.Now)
 	if err != nil {
 		return false, err
 	}
@@ -142,24 +143,27 @@ func (e *Entry) Stands(ctx context.Context) (bool, error) {
 	case below.Verified == nil:
 		return false, nil
 	case below.Verified.Descriptor.Digest != e.seen:
-		now, err := below.Ledger(ctx, below.Verified)
-		if now == nil || err != nil {
+		has, err := below.Ledger(ctx, below.Verified)
+		if has == nil || err != nil {
 			return false, e.facts.lost(q.Policy.Below(), err)
 		}
 		l := *q.Below
-		l.Undone, q.Below = now.Undone, &l
+		l.Undone, q.Below = has.Undone, &l
 	}
 	return e.Decision.StandsWith(content.Decide(q)), nil
 }
 
 // newest reads the published state of an environment's record.
 func (f *Facts) newest(ctx context.Context, platform, environment string, now time.Time) (state.Record, error) {
-	store, err := f.Location.Open(f.Options)
-	if err != nil {
-		return state.Record{}, err
-	}
-	at := state.New(f.Location, store, f.Signers, now, cmp.Or(platform, publisher.DefaultPlatform), environment, f.warn)
-	return at.Record(ctx)
+	platform = cmp.Or(platform, publisher.DefaultPlatform)
+	return once(f.seen, func(s *seen) map[seenKey]state.Record { return s.records }, seenKey{platform: platform, environment: environment}, func() (state.Record, error) {
+		store, err := f.Location.Open(f.Options)
+		if err != nil {
+			return state.Record{}, err
+		}
+		at := state.New(f.Location, store, f.Signers, now, platform, environment, f.warn)
+		return at.Record(ctx)
+	})
 }
 
 // EntryNow is Entry for an environment beside the base commit that it has; without a record, the one that it pins.

@@ -45,7 +45,13 @@ func (f *Facts) decided(ctx context.Context, policy promotion.Policy, platform s
 	for _, s := range about {
 		workloads = append(workloads, s.Decides())
 	}
-	found, err := decisions.ReadAbout(ctx, f.Location, f.Options, trust, policy.Below(), workloads, f.Warn)
+	from, err := once(f.seen, func(s *seen) map[seenKey]*decisions.Reader { return s.decisions }, seenKey{environment: policy.Environment}, func() (*decisions.Reader, error) {
+		return decisions.NewReader(f.Location, f.Options, policy.Environment, f.Warn), nil
+	})
+	if err != nil {
+		return nil, trust, err
+	}
+	found, err := from.About(ctx, trust, policy.Below(), workloads)
 	for _, read := range f.Decisions {
 		if err != nil {
 			break

@@ -71,6 +71,8 @@ type Facts struct {
 	Warn func(format string, args ...any)
 	// Now is the clock.
 	Now func() time.Time
+
+	seen *seen // by a look
 }
 
 // Hub is the part of a hub's answers that a gate needs.

@@ -52,11 +52,13 @@ func (f *Facts) open() (*place, error) {
 // History reads the newest records of an environment at Location. Records that are broken, of another platform, or that the signers
 // have not signed are passed over.
 func (f *Facts) History(ctx context.Context, environment string) (*History, error) {
-	at, err := f.open()
-	if err != nil {
-		return nil, err
-	}
-	return at.history(ctx, environment)
+	return once(f.seen, func(s *seen) map[seenKey]*History { return s.histories }, seenKey{platform: f.Platform, environment: environment}, func() (*History, error) {
+		at, err := f.open()
+		if err != nil {
+			return nil, err
+		}
+		return at.history(ctx, environment)
+	})
 }
 
 // History are the verified records of an environment.
@@ -392,19 +394,9 @@ func (h *History) addMoving(ctx context.Context, c *gate.Candidate, trees map[st
 	g.SetLimit(parallel)
 	for typ, d := range trees {
 		g.Go(func() error {
-			repo, err := h.place.Store.Repository(bundle.Stream{Environment: h.Environment, ClusterType: typ}.Repository())
+			found, err := h.tree(ctx, typ, d)
 			if err != nil {
-				return err
-			}
-			h.mu.Lock()
-			tree := h.known[d].Tree
-			h.mu.Unlock()
-			found, known := h.place.facts.Memory.movingOf(tree.Digest)
-			if !known {
-				if found, err = bundle.MovingOf(ctx, repo, tree); err != nil {
-					return fmt.Errorf("assignments of cluster type %s: %w", typ, err)
-				}
-				h.place.facts.Memory.keepMoving(tree.Digest, found)
+				return fmt.Errorf("assignments of cluster type %s: %w", typ, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()

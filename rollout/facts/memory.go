@@ -13,12 +13,11 @@ const maxTrees = 4096
 
 // Memory keeps what one look at a location has read for the next ones of the same process, which then make one request for each
 // cluster that has no new report. It keeps the envelopes of one artifact of reports a cluster, whose signatures are verified at
-// each look, the assignments of a tree, and which of them are not pinned. The zero value is empty. Several goroutines may use a Memory.
+// each look, and the assignments of a tree. The zero value is empty. Several goroutines may use a Memory.
 type Memory struct {
 	mu      sync.Mutex
 	reports map[string]artifact // by the cluster's uid
 	moving  map[digest.Digest]bundle.Moving
-	lists   map[digest.Digest][]bundle.Assignment
 }
 
 // artifact is one of reports.
@@ -72,26 +71,4 @@ func (m *Memory) keepMoving(tree digest.Digest, found bundle.Moving) {
 		m.moving = map[digest.Digest]bundle.Moving{}
 	}
 	m.moving[tree] = found
-}
-
-func (m *Memory) assignmentsOf(tree digest.Digest) ([]bundle.Assignment, bool) {
-	if m == nil {
-		return nil, false
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all, ok := m.lists[tree]
-	return all, ok
-}
-
-func (m *Memory) keepAssignments(tree digest.Digest, all []bundle.Assignment) {
-	if m == nil {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.lists == nil || len(m.lists) >= maxTrees {
-		m.lists = map[digest.Digest][]bundle.Assignment{}
-	}
-	m.lists[tree] = all
 }

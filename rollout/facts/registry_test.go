@@ -3,6 +3,7 @@ package facts
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +33,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
 var start = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -50,11 +53,14 @@ type world struct {
 	agents   map[string]ed25519.PrivateKey
 	seq      int64
 	warnings []string
+
+	environment string // that is published
 }
 
 func newWorld(t testing.TB, rings ...string) *world {
 	return &world{
 		t: t, loc: oci.Location{Dir: t.TempDir() + "/layout"}, key: keytest.New(t), now: start, rings: rings, agents: map[string]ed25519.PrivateKey{},
+		environment: "stage",
 	}
 }
 
@@ -62,7 +68,7 @@ func newWorld(t testing.TB, rings ...string) *world {
 // for the first ring, by cluster type.
 func (w *world) publish(commit string, types ...string) map[string]digest.Digest {
 	w.t.Helper()
-	result := &scheduler.Result{Environment: "stage", Platform: "coffee", BaseCommit: commit, Rings: w.rings}
+	result := &scheduler.Result{Environment: w.environment, Platform: "coffee", BaseCommit: commit, Rings: w.rings, Workloads: []scheduler.Workload{{Name: "web", Object: digest.FromString(strings.Join(types, " ")), Targets: []scheduler.WorkloadTarget{{Name: "live", FullName: "web-live"}}}}}
 	for _, one := range types {
 		name, content, _ := strings.Cut(one, "=")
 		a := scheduler.Assignment{
@@ -511,40 +517,122 @@ func TestALookThatIsRepeatedMakesOneRequestForEachCluster(t *testing.T) {
 	require.Equal(t, 1, c.Compliant)
 }
 
-// BenchmarkGateCheckRegistry gathers the facts of a gate from a registry over HTTP with 1,000 clusters: records, candidate, reports and
-// counts. Its figure is gate-check-registry-ms, and gate-check-registry-again-ms that of a look which is repeated.
+// A look that decides about content reads both ledgers besides, and nothing twice.
+func TestALookWithContentMakesTwoRequestsMore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var requests atomic.Int64
+	server := httptest.NewServer(counted(registrytest.New(t, "memory", ""), &requests))
+	defer server.Close()
+	w.loc = oci.Location{Host: strings.TrimPrefix(server.URL, "http://"), Prefix: "edge"}
+	ask := w.chain(3)
+	ask.Policy.Groups = []promotion.Group{{Name: "leads", Members: []promotion.Member{{Name: "anna", Key: w.agents["site-0"].Public()}}}}
+	var memory Memory
+	look := func(content bool) int64 {
+		f := w.facts()
+		f.Memory = &memory
+		before := requests.Load()
+		w.look(f.Look(), ask, content)
+		return requests.Load() - before
+	}
+	first := look(false)
+	memory = Memory{}
+	require.Equal(t, first+2, look(true))
+	again := look(false)
+	require.Less(t, again, first)
+	require.Equal(t, again+2, look(true))
+}
+
+// BenchmarkGateCheckRegistry gathers the facts of a gate from a registry over HTTP with 1,000 clusters: records, candidate, reports,
+// counts and decisions. Its figure is gate-check-registry-ms, and gate-check-registry-again-ms that of a look which is repeated.
 func BenchmarkGateCheckRegistry(b *testing.B) {
+	benchLook(b, "gate-check-registry", false)
+}
+
+// BenchmarkContentGateRegistry is BenchmarkGateCheckRegistry for a gate that holds content, too: it judges the base commit, and decides
+// about each workload. It prints the requests of a look with content, and of one without.
+func BenchmarkContentGateRegistry(b *testing.B) {
+	benchLook(b, "content-gate-registry", true)
+}
+
+func benchLook(b *testing.B, figure string, content bool) {
 	clusters := 1000
 	if testing.Short() {
 		clusters = 50
 	}
 	w := newWorld(b)
-	server := httptest.NewServer(registrytest.New(b, "memory", ""))
+	var requests atomic.Int64
+	server := httptest.NewServer(counted(registrytest.New(b, "memory", ""), &requests))
 	b.Cleanup(server.Close)
 	w.loc = oci.Location{Host: strings.TrimPrefix(server.URL, "http://"), Prefix: "edge"}
+	ask := w.chain(clusters)
+	for range b.N {
+		var memory Memory
+		for _, again := range []string{"", "-again"} {
+			f := w.facts()
+			f.Memory = &memory
+			requests.Store(0)
+			began := time.Now()
+			w.look(f.Look(), ask, content)
+			fmt.Printf("figure %s%s-ms %d ms\n", figure, again, time.Since(began).Milliseconds())
+			fmt.Printf("figure %s%s-requests %d\n", figure, again, requests.Load())
+		}
+	}
+}
+
+// counted counts the requests to a handler.
+func counted(to http.Handler, n *atomic.Int64) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		n.Add(1)
+		to.ServeHTTP(rw, r)
+	})
+}
+
+// chain publishes stage and prod, then a new revision to stage, which its clusters report. It returns what is asked about prod.
+func (w *world) chain(clusters int) ContentAsk {
 	w.publish(commit("a"), "drone=one", "large=one")
+	w.environment = "prod"
+	w.publish(commit("a"), "drone=one", "large=one")
+	w.environment = "stage"
 	now := w.publish(commit("b"), "drone=two", "large=one")
+	contents := map[string]digest.Digest{}
 	for i := range clusters {
 		name := fmt.Sprintf("site-%d", i)
 		w.cluster(name, "drone")
-		w.leave(name, w.report(name, bundle.Compliant, now["drone"], now["drone"]))
+		w.leave(name, w.report(name, bundle.Compliant, now["drone"], now["drone"], func(r *bundle.Report) {
+			r.Items = []bundle.Item{{Assignment: "web-live", Workload: "web", Target: "live", State: bundle.Compliant, Since: w.now, Content: w.contentOf(now["drone"], contents)}}
+		}))
 	}
-	var memory Memory
-	look := func(figure string) {
-		began := time.Now()
-		f := w.facts()
-		f.Memory = &memory
-		h, err := f.History(b.Context(), "stage")
-		require.NoError(b, err)
-		c, err := h.Candidate(b.Context(), h.Newest(), true)
-		require.NoError(b, err)
-		got := w.countBy(f, h, question{fleet.RolloutQuery{FailuresSince: c.IssuedAt, RegisteredBefore: c.IssuedAt, MaxReportAge: 24 * time.Hour}, c.BaseCommit})
-		require.Equal(b, clusters, got.Compliant)
-		fmt.Printf("figure %s %d ms\n", figure, time.Since(began).Milliseconds())
+	return ContentAsk{BaseCommit: commit("b"), Policy: promotion.Policy{
+		Environment: "prod", Chain: []string{"stage", "prod"},
+		Gate: promotion.Gate{MinCompliant: 100, MaxFailures: -1, MaxReportAge: 24 * time.Hour, Content: promotion.Content{Held: true}},
+	}}
+}
+
+// contentOf returns the digest of the content of web-live in a release of drone.
+func (w *world) contentOf(release digest.Digest, known map[string]digest.Digest) digest.Digest {
+	if known["drone"] == "" {
+		_, all, err := w.history().Assignments(w.t.Context(), "drone", release)
+		require.NoError(w.t, err)
+		known["drone"] = all[0].Content
 	}
-	for range b.N {
-		memory = Memory{}
-		look("gate-check-registry-ms")
-		look("gate-check-registry-again-ms")
+	return known["drone"]
+}
+
+// look asks a gate once, which passes.
+func (w *world) look(f *Facts, ask ContentAsk, content bool) {
+	w.t.Helper()
+	f.Clusters = func(context.Context, string) ([]scheduler.Cluster, error) { return w.clusters, nil }
+	verdict, err := f.Judge(w.t.Context(), Ask{Policy: ask.Policy})
+	require.NoError(w.t, err)
+	require.Equal(w.t, gate.Pass, verdict.Result, "%+v", verdict.Rules)
+	require.Equal(w.t, len(w.clusters), verdict.Cohort.Compliant)
+	if !content {
+		return
 	}
+	e, err := f.Entry(w.t.Context(), ask)
+	require.NoError(w.t, err)
+	require.Len(w.t, e.Decision.Takes, 1)
+	require.Empty(w.t, e.Awaiting())
+	require.True(w.t, e.Decision.Takes[0].Moves, "%+v", e.Decision.Takes[0])
 }

@@ -42,7 +42,8 @@ func (p *promoting) warn(cmd *cobra.Command) func(format string, args ...any) {
 // judge returns the function that asks the gate of an environment.
 func (p *promoting) judge(cmd *cobra.Command, from *facts.Facts) func(context.Context, promote.Question) (gate.Verdict, error) {
 	return func(ctx context.Context, q promote.Question) (gate.Verdict, error) {
-		of := *from
+		p.look = from.Look() // which serves the publication
+		of := *p.look
 		of.Platform = cmp.Or(q.Target.Model.PlatformName(), publisher.DefaultPlatform)
 		verdict, err := of.Judge(ctx, facts.Ask{
 			Policy: q.Policy, Commit: q.Commit, Automatic: q.Automatic, AllowRemovals: q.AllowRemovals,

@@ -44,6 +44,7 @@ type promoting struct {
 
 	place    string          // the platform, as promote.Remote returns it
 	facts    *facts.Facts    // what gates are judged by, of the newest pass
+	look     *facts.Facts    // of one look, which ends with a judgement or a publication
 	withheld map[string]bool // the hosts of which a note says that no token is sent there
 	statuses promote.Statuses
 	entries  map[string]*facts.Entry // what may enter environments, as it was asked since each was published last
@@ -211,7 +212,7 @@ func (p *promoting) newPromoter(cmd *cobra.Command) (*promote.Promoter, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.facts, p.entries = from, map[string]*facts.Entry{}
+	p.facts, p.look, p.entries = from, from.Look(), map[string]*facts.Entry{}
 	return &promote.Promoter{
 		Source: source,
 		Judge:  p.judge(cmd, from),
@@ -250,7 +251,7 @@ func (p *promoting) entry(ctx context.Context, target *platform.Loaded, policy p
 	if e := p.entries[policy.Environment]; e != nil {
 		return e, nil
 	}
-	of := *p.facts
+	of := *p.look
 	of.Platform = cmp.Or(target.Model.PlatformName(), publisher.DefaultPlatform)
 	e, err := of.Entry(ctx, facts.AskOf(target, policy, target.BaseCommit))
 	if err == nil {
@@ -273,10 +274,11 @@ func (p *promoting) publish(cmd *cobra.Command, what promote.Publication) error 
 	}
 	done, err := releasecmd.PublishEnvironment(cmd, releasecmd.Publication{
 		Source: p.Source.Of(what.Environment), Place: p.place, To: p.Location, Keys: p.Keys, TrustFile: p.First, Registry: p.Registry, Fleet: p.Fleet,
-		PausedToo: what.PausedToo, Facts: p.facts, Entry: p.entries[what.Environment], Judged: what.Judged, NextBatch: what.NextBatch, Options: options,
+		PausedToo: what.PausedToo, Facts: p.look, Entry: p.entries[what.Environment], Judged: what.Judged, NextBatch: what.NextBatch, Options: options,
 		Quiet: p.published != nil,
 	})
 	delete(p.entries, what.Environment)
+	p.look = p.facts.Look()
 	if done != nil && p.published != nil {
 		p.published(done)
 	}

@@ -85,7 +85,7 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	if err != nil {
 		return e, failure.Input(err)
 	}
-	of := *from
+	of := from.Look() // of which promote has begun one
 	if of.Platform == "" {
 		of.Platform = loaded.Model.PlatformName()
 	}
@@ -95,7 +95,7 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	}
 	record, err := of.Record(cmd.Context(), loaded.Model.PlatformName(), policy.Environment)
 	if err != nil && policy.Below() != "" { // else publishing says what is wrong
-		return e, entryFailure(err, &of)
+		return e, entryFailure(err, of)
 	}
 	if policy, err = platform.PolicyNow(cmd.Context(), options, loaded, record); err != nil && unproved.Reason == "" {
 		return e, failure.Input(err)
@@ -113,7 +113,7 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 		e.way = fmt.Sprintf("group %q may override its rules: wherry gate override -e %s", policy.Gate.Override.Group, policy.Environment)
 	}
 	if !judged && (unproved.Reason == "" || len(unproved.Workloads) > 0 || group) {
-		if commit, err = e.base(cmd, &of, policy, record, loaded); err != nil || e.refused != nil {
+		if commit, err = e.base(cmd, of, policy, record, loaded); err != nil || e.refused != nil {
 			if record == nil {
 				err = cmp.Or(err, e.refused)
 			}
@@ -124,7 +124,7 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	ask.Unproved, ask.Only, ask.NextBatch = unproved.Reason, unproved.Workloads, nextBatch
 	if e.entry = known; !known.Answers(ask) {
 		if e.entry, err = of.Entry(cmd.Context(), ask); err != nil {
-			return e, entryFailure(err, &of)
+			return e, entryFailure(err, of)
 		}
 	}
 	if err := notOverridden(e.entry.NotOverridden(), policy); err != nil {

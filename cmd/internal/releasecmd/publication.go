@@ -80,7 +80,9 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 		if race == releases.MaxRaces {
 			return nil, failure.At(err, p.To)
 		}
-		p.Entry = nil
+		if p.Entry = nil; p.Facts != nil {
+			p.Facts = p.Facts.Anew()
+		}
 	}
 }
 
