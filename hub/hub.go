@@ -47,6 +47,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/store/postgres"
 	"github.com/wherry-dev/wherry/hub/store/sqlite"
 	"github.com/wherry-dev/wherry/hub/upstream"
+	"github.com/wherry-dev/wherry/hub/web"
 )
 
 // ErrNoHub means that a folder holds no hub.
@@ -244,9 +245,9 @@ func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 		sources = append(sources, access.Anonymous{})
 	}
 	if o.Login != nil {
-		h.login = login.New(o.Login, login.Options{Tokens: h.tokens, Now: o.Now, Log: o.Log, Fail: h.fail})
+		h.login = login.New(o.Login, login.Options{Tokens: h.tokens, Now: o.Now, Log: o.Log, Fail: h.fail, SignedOut: web.SignedOut})
 		h.enroller.kept = o.Login.Labels()
-		sources = append(sources, h.login)
+		sources = []access.Source{h.login}
 	}
 	h.guard = access.NewGuard(access.Options{
 		Sources: sources, Client: h.gate.ClientOf, Fail: h.fail, Now: o.Now, RequestsPerMinute: o.RequestsPerMinute, SignedIn: h.noteSignIn, Away: remember.Away,

@@ -150,7 +150,11 @@ func (h *Hub) Routes() []access.Route {
 			questions[i].Handler = h.gate.Ask(q.Handler)
 		}
 	}
-	if h.login != nil {
+	if h.login == nil {
+		routes = append(routes, access.Route{Pattern: "GET " + login.DevicePath, Permission: access.Open, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.fail(w, r, &hubapi.Error{Code: hubapi.CodeNotFound, Message: "this hub has no login; people use access tokens"})
+		})})
+	} else {
 		for _, r := range h.login.Routes() {
 			r.Handler = h.guard.Bound(signInsPerMinute, r.Handler)
 			routes = append(routes, r)

@@ -3,6 +3,7 @@ package oci
 import (
 	"net"
 	"net/netip"
+	"net/url"
 	"strings"
 )
 
@@ -16,4 +17,10 @@ func IsLoopback(host string) bool {
 	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
 	ip, err := netip.ParseAddr(name)
 	return strings.EqualFold(name, "localhost") || err == nil && ip.Unmap().IsLoopback()
+}
+
+// LoopbackOrHTTPS reports whether nobody on the network can answer for the URL s: its scheme is https, or http to this machine.
+func LoopbackOrHTTPS(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http" && IsLoopback(u.Host))
 }

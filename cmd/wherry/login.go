@@ -23,8 +23,8 @@ func newLoginCommand() *cobra.Command {
 		Use:   "login HOST",
 		Short: "Store credentials for a registry",
 		Long: `Store credentials for a registry where docker keeps its own: in the credential helper that its config.json
-names, else in that file. They are stored only after the registry has accepted them. "wherry login hub" stores
-an access token for a hub.
+names, else in that file. They are stored only after the registry has accepted them. "wherry login hub" signs
+you in at a hub.
 
 A registry may name a token service at another host, which the credentials then go to. At its own host and in
 its registered domain that is as it should be. Before they go anywhere else, the command asks at a terminal,

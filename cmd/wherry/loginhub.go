@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/hub/access"
+	"github.com/wherry-dev/wherry/hub/client"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -22,13 +23,16 @@ func newLoginHubCommand() *cobra.Command {
 	var authorities string
 	cmd := &cobra.Command{
 		Use:   "hub URL",
-		Short: "Store an access token for a hub",
-		Long: `Store an access token for a hub, which later commands with --hub send to that URL and to no other. It is stored
-only after the hub has accepted it, in wherry/hub-tokens.json in your configuration folder, which nobody else
-can read. The token is asked for at the terminal, or read with --token-stdin.
+		Short: "Sign in at a hub",
+		Long: `Sign in at a hub with your company's account: open the page that is printed, in a browser on whatever machine,
+and enter the code. The session lasts an hour at most; "wherry logout hub" ends it.
 
-An admin of the hub makes one with "wherry hub access create". The first one is in the file ` + access.AdminTokenFile + ` of the hub's
-folder.`,
+If the hub has no such login, or with --token-stdin, the command takes an access token instead, from the
+terminal or from standard input. An admin of the hub makes one with "wherry hub access create". The first one
+is in the file ` + access.AdminTokenFile + ` of the hub's folder.
+
+What the hub has accepted is stored in wherry/hub-tokens.json in your configuration folder, which nobody else
+can read. Later commands with --hub send it to that URL and to no other.`,
 		Example: `  wherry login hub https://hub.example.com
   wherry login hub https://hub.example.com --token-stdin < token`,
 		Args: cobra.ExactArgs(1),
@@ -36,20 +40,29 @@ folder.`,
 			if err := checkHubURL(args[0]); err != nil {
 				return err
 			}
-			secret, err := askToken(cmd, fromStdin)
+			c, err := flags.NewHubHTTP(args[0], authorities)
 			if err != nil {
 				return err
 			}
-			client, err := flags.NewHubHTTP(args[0], authorities)
+			session := !fromStdin
+			if session {
+				c.Token, err = signIn(cmd, c)
+			}
+			if errors.Is(err, client.ErrNoSignIn) {
+				cmd.PrintErrf("note: %v\n", err)
+				session, err = false, nil
+			}
+			if err == nil && !session {
+				c.Token, err = askToken(cmd, fromStdin)
+			}
 			if err != nil {
 				return err
 			}
-			client.Token = secret
-			who, err := client.WhoAmI(cmd.Context())
+			who, err := c.WhoAmI(cmd.Context())
 			if err != nil {
 				return loginHubFailure(err, args[0])
 			}
-			if err := flags.StoreHubLogin(args[0], secret); err != nil {
+			if err := flags.StoreHubLogin(args[0], c.Token, session); err != nil {
 				return err
 			}
 			if u, _ := url.Parse(args[0]); u.Scheme == "http" && !oci.IsLoopback(u.Host) {
@@ -59,9 +72,32 @@ folder.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&fromStdin, "token-stdin", false, "read the token from standard input")
-	cmd.Flags().StringVar(&authorities, "tls-ca", "", "authorities that are trusted beside the system's, a `FILE` in PEM")
+	cmd.Flags().BoolVar(&fromStdin, "token-stdin", false, "read an access token from standard input")
+	cmd.Flags().StringVar(&authorities, "tls-ca", "", "authorities that are trusted beside the system's, also for the page where you sign in, a `FILE` in PEM")
 	return cmd
+}
+
+// signIn signs a person in with a browser, and returns the token of their session.
+func signIn(cmd *cobra.Command, c client.Client) (string, error) {
+	token, _, err := c.SignIn(cmd.Context(), func(p client.Prompt) {
+		cmd.PrintErrf("To sign in, open %s in a browser and enter the code %s\n", p.Address, p.Code)
+		if p.Complete != "" {
+			cmd.PrintErrf("or open %s\n", p.Complete)
+		}
+		cmd.PrintErrf("waiting for you until %s; Ctrl-C ends this\n", p.Ends.UTC().Format("15:04 MST"))
+	})
+	const again = "run the command again, or give an access token with --token-stdin"
+	switch {
+	case err == nil, errors.Is(err, client.ErrNoSignIn), cmd.Context().Err() != nil:
+		return token, err
+	case errors.Is(err, client.ErrSignInRefused):
+		return "", cli.Fail(cli.Denied, err, again)
+	case errors.Is(err, client.ErrSignInLate):
+		return "", cli.Fail(cli.Failed, err, again)
+	case errors.Is(err, client.ErrProvider):
+		return "", cli.Fail(cli.Failed, err, "the hub's login file names that provider, and deviceClientID has to be a public client with the device flow; --token-stdin takes an access token")
+	}
+	return "", loginHubFailure(err, c.URL)
 }
 
 func until(t store.AccessToken) string {
@@ -72,11 +108,12 @@ func until(t store.AccessToken) string {
 }
 
 func newLogoutHubCommand() *cobra.Command {
-	return &cobra.Command{
+	var authorities string
+	cmd := &cobra.Command{
 		Use:   "hub URL",
-		Short: "Forget the access token for a hub",
-		Long: `Forget the access token for a hub on this machine. The hub goes on to take it until it expires; "wherry hub
-access revoke" ends that.`,
+		Short: "Sign out from a hub",
+		Long: `Forget what "wherry login hub" has stored for a hub, and end the session there. The hub goes on to take an access
+token until it expires; "wherry hub access revoke" ends that.`,
 		Example: "  wherry logout hub https://hub.example.com",
 		Args:    cobra.ExactArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -86,22 +123,34 @@ access revoke" ends that.`,
 			if err := checkHubURL(args[0]); err != nil {
 				return err
 			}
-			had, err := flags.ForgetHubLogin(args[0])
+			c, err := flags.NewHubHTTP(args[0], authorities)
 			if err != nil {
 				return err
 			}
-			if !had {
-				return cli.Fail(cli.No, fmt.Errorf("no access token is stored for %s", args[0]), storedLogins())
+			token, session, err := flags.ForgetHubLogin(args[0])
+			if err != nil {
+				return err
+			}
+			if token == "" {
+				return cli.Fail(cli.No, fmt.Errorf("nothing is stored for %s", args[0]), storedLogins())
+			}
+			if session {
+				c.Token = token
+				if _, err := c.SignOut(cmd.Context()); err != nil {
+					return cli.Fail(cli.Failed, fmt.Errorf("the session is forgotten here, and not ended: %w", err), "it ends by itself within the hour")
+				}
 			}
 			cmd.PrintErrf("logged out from %s\n", args[0])
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&authorities, "tls-ca", "", "authorities that are trusted beside the system's, a `FILE` in PEM")
+	return cmd
 }
 
 func storedLogins() string {
 	if all := flags.HubLogins(); len(all) > 0 {
-		return "there is one for " + strings.Join(all, ", ")
+		return "something is stored for " + strings.Join(all, ", ")
 	}
 	return ""
 }

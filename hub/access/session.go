@@ -10,8 +10,8 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// Sessions are those of people who have signed in with another system. It is a Source, by a cookie. A session is kept as an access
-// token is, and has a short life. No other credential gives it, and it is no access token.
+// Sessions are those of people who have signed in with another system. It is a Source, by a cookie for browsers and as Bearer for
+// commands, and answers for access tokens as Tokens does. A session is kept as an access token is, and has a short life.
 type Sessions struct {
 	Tokens Tokens
 	// Length is how long a session lasts, and Idle how long it may go without a request. Proof is how long the word of the other system
@@ -52,41 +52,61 @@ func (s Sessions) CookieOf(r *http.Request, name string) string {
 
 // Identify implements Source.
 func (s Sessions) Identify(r *http.Request) (Identity, error) {
-	kept, err := s.session(r)
+	kept, err := s.find(r)
+	if err == nil && kept.Subject == "" {
+		return s.Tokens.judge(r.Context(), kept)
+	}
+	if err == nil {
+		kept, err = s.alive(kept)
+	}
 	if err != nil {
 		return Identity{Name: kept.Name, ID: kept.ID}, err
 	}
 	if !s.Tokens.now().Before(kept.ExpiresAt) {
-		return Identity{}, &hubapi.Error{Code: hubapi.CodeUnauthenticated, Kind: hubapi.KindSession, Message: "the session has to be renewed: load a page"}
+		return Identity{}, &hubapi.Error{Code: hubapi.CodeUnauthenticated, Kind: hubapi.KindSession, Message: "the session has to be renewed: load a page, or sign in again"}
 	}
 	return s.Tokens.used(r.Context(), kept, useSessionEvery)
 }
 
-// session returns the session of a request, if it has not ended. It may have to be renewed. With a refusal, it returns the name and
-// the ID of a session that somebody has ended.
-func (s Sessions) session(r *http.Request) (store.AccessToken, error) {
+// find returns what is kept of the token of a request: of the session in its cookie, or of what the header Authorization has.
+func (s Sessions) find(r *http.Request) (store.AccessToken, error) {
+	token, err := presented(r)
+	if err == nil {
+		return s.Tokens.find(r.Context(), token)
+	}
 	value := s.CookieOf(r, "")
-	if value == "" {
-		return store.AccessToken{}, ErrNoCredentials
-	}
-	token, err := ParseToken(value)
-	if err != nil {
-		return store.AccessToken{}, unauthenticated("the cookie is not a session of this hub")
-	}
-	kept, err := s.Tokens.find(r.Context(), token)
-	if errors.As(err, new(*hubapi.Error)) {
-		err = unauthenticated("the cookie is not a session of this hub")
-	}
-	if err != nil {
+	if !errors.Is(err, ErrNoCredentials) || value == "" {
 		return store.AccessToken{}, err
 	}
+	var kept store.AccessToken
+	if token, err = ParseToken(value); err == nil {
+		kept, err = s.Tokens.find(r.Context(), token)
+	}
+	if err == nil && kept.Subject == "" || errors.Is(err, ErrToken) || errors.As(err, new(*hubapi.Error)) {
+		return store.AccessToken{}, unauthenticated("the cookie is not a session of this hub")
+	}
+	return kept, err
+}
+
+// session returns the session of a request, if it has not ended. It may have to be renewed.
+func (s Sessions) session(r *http.Request) (store.AccessToken, error) {
+	kept, err := s.find(r)
+	if err != nil {
+		return kept, err
+	}
+	if kept.Subject == "" {
+		return store.AccessToken{}, ErrNoCredentials
+	}
+	return s.alive(kept)
+}
+
+// alive returns a session if it has not ended. With a refusal, it returns one that somebody has ended.
+func (s Sessions) alive(kept store.AccessToken) (store.AccessToken, error) {
 	now, used := s.Tokens.now(), kept.UsedAt
 	if used.Before(kept.CreatedAt) {
 		used = kept.CreatedAt
 	}
 	switch {
-	case kept.Subject == "":
-		return store.AccessToken{}, unauthenticated("the cookie is not a session of this hub")
 	case !kept.RevokedAt.IsZero():
 		return kept, unauthenticated("the session was ended")
 	case kept.Waits, !now.Before(kept.CreatedAt.Add(s.Length)), now.Sub(used) >= s.Idle+useSessionEvery:
@@ -106,20 +126,33 @@ func (s Sessions) Begin(w http.ResponseWriter, r *http.Request, p Person) error 
 	if err == nil && kept.Subject == p.Subject && kept.Name == p.Name {
 		return s.renew(r.Context(), kept, p, now)
 	}
-	if err := s.End(w, r); err != nil { // somebody else signs in
+	if _, err := s.End(w, r); err != nil { // somebody else signs in
 		return err
 	}
+	secret, _, err := s.open(r.Context(), p, "", now)
+	if err == nil {
+		http.SetCookie(w, s.Cookie("", secret.Reveal(), s.Length))
+	}
+	return err
+}
+
+// Open begins a session of a person for commands, which send its token as Bearer. It is not renewed.
+func (s Sessions) Open(ctx context.Context, p Person) (Token, store.AccessToken, error) {
+	now := s.Tokens.now().UTC()
+	if err := p.Check(now); err != nil {
+		return Token{}, store.AccessToken{}, err
+	}
+	return s.open(ctx, p, ", for commands", now)
+}
+
+func (s Sessions) open(ctx context.Context, p Person, how string, now time.Time) (Token, store.AccessToken, error) {
 	secret := NewToken()
-	kept = store.AccessToken{ID: secret.ID(), Hash: secret.Hash(), Name: p.Name, Subject: p.Subject, Role: string(p.Role), AccessScope: p.AccessScope, CreatedAt: now}
+	kept := store.AccessToken{ID: secret.ID(), Hash: secret.Hash(), Name: p.Name, Subject: p.Subject, Role: string(p.Role), AccessScope: p.AccessScope, CreatedAt: now}
 	kept.ExpiresAt = s.proofEnds(kept, now)
-	if err := s.Tokens.Store.AddAccess(r.Context(), kept); err != nil {
-		return err
+	if err := s.Tokens.Store.AddAccess(ctx, kept); err != nil {
+		return Token{}, store.AccessToken{}, err
 	}
-	if err := s.note(r.Context(), kept, "begin session", p.describe()+", "+p.Subject, now); err != nil {
-		return err
-	}
-	http.SetCookie(w, s.Cookie("", secret.Reveal(), s.Length))
-	return nil
+	return secret, kept, s.note(ctx, kept, "begin session", p.describe()+", "+p.Subject+how, now)
 }
 
 func (s Sessions) proofEnds(kept store.AccessToken, now time.Time) time.Time {
@@ -141,23 +174,18 @@ func (s Sessions) renew(ctx context.Context, kept store.AccessToken, p Person, n
 	return nil
 }
 
-// End ends the session that a request has, if any, and removes its cookie.
-func (s Sessions) End(w http.ResponseWriter, r *http.Request) error {
+// End ends the session that a request has, in the name of its person, and removes its cookie. It reports whether there was one.
+func (s Sessions) End(w http.ResponseWriter, r *http.Request) (bool, error) {
 	http.SetCookie(w, s.Cookie("", "", 0))
 	kept, err := s.session(r)
 	if err == nil {
-		return s.end(r.Context(), kept)
+		_, err = s.Tokens.Revoke(With(r.Context(), Identity{Name: kept.Name, ID: kept.ID}), kept.ID)
+		return err == nil, err
 	}
 	if errors.Is(err, ErrNoCredentials) || errors.As(err, new(*hubapi.Error)) {
-		return nil
+		err = nil
 	}
-	return err
-}
-
-// end ends a session in the name of its person.
-func (s Sessions) end(ctx context.Context, kept store.AccessToken) error {
-	_, err := s.Tokens.Revoke(With(ctx, Identity{Name: kept.Name, ID: kept.ID}), kept.ID)
-	return err
+	return false, err
 }
 
 // note notes what happened to a session in the name of its person.

@@ -189,33 +189,42 @@ func (r Request) describe() string {
 // Identify implements Source: it takes a token as Bearer, or as the password of Basic for requests that change nothing, and for forms of the
 // hub's own pages. A browser sends Basic on its own accord, also for a form on a page of another site.
 func (t Tokens) Identify(r *http.Request) (Identity, error) {
+	token, err := presented(r)
+	if err != nil {
+		return Identity{}, err
+	}
+	return t.Check(r.Context(), token)
+}
+
+// presented returns the token in the header Authorization. The error is ErrNoCredentials without one, or a *hubapi.Error.
+func presented(r *http.Request) (Token, error) {
 	headers := r.Header.Values("Authorization")
 	if len(headers) == 0 {
-		return Identity{}, ErrNoCredentials
+		return Token{}, ErrNoCredentials
 	}
 	if len(headers) > 1 {
-		return Identity{}, unauthenticated("the request has more than one Authorization header")
+		return Token{}, unauthenticated("the request has more than one Authorization header")
 	}
 	kind, value, _ := strings.Cut(headers[0], " ")
 	switch {
 	case strings.EqualFold(kind, "Bearer"):
 	case strings.EqualFold(kind, "Basic"):
 		if r.Method != http.MethodGet && r.Method != http.MethodHead && !ownPage(r) {
-			return Identity{}, unauthenticated("Basic authorization is for pages alone; send the token as Bearer")
+			return Token{}, unauthenticated("Basic authorization is for pages alone; send the token as Bearer")
 		}
 		_, password, ok := r.BasicAuth()
 		if !ok {
-			return Identity{}, unauthenticated("the Basic authorization is damaged")
+			return Token{}, unauthenticated("the Basic authorization is damaged")
 		}
 		value = password
 	default:
-		return Identity{}, unauthenticated("send an access token, as Bearer")
+		return Token{}, unauthenticated("send an access token, as Bearer")
 	}
 	token, err := ParseToken(value)
 	if err != nil {
-		return Identity{}, unauthenticated("the access token is not one of this hub's")
+		return Token{}, unauthenticated("the access token is not one of this hub's")
 	}
-	return t.Check(r.Context(), token)
+	return token, nil
 }
 
 // ownPage reports whether a browser says that a page of the host that is asked has sent the request.
@@ -234,10 +243,15 @@ func (t Tokens) Check(ctx context.Context, token Token) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
+	return t.judge(ctx, kept)
+}
+
+// judge is Check for what is kept of a token.
+func (t Tokens) judge(ctx context.Context, kept store.AccessToken) (Identity, error) {
 	now, was := t.now(), Identity{Name: kept.Name, ID: kept.ID}
 	switch {
 	case kept.Subject != "":
-		return Identity{}, unauthenticated("this is a session, which is for a browser, and not an access token")
+		return Identity{}, unauthenticated("this is the session of a person, and this hub has no login any more")
 	case !kept.RevokedAt.IsZero():
 		return was, unauthenticated("access token %s was revoked", kept.ID)
 	case !kept.ExpiresAt.IsZero() && !now.Before(kept.ExpiresAt):

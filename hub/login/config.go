@@ -30,6 +30,8 @@ type Config struct {
 	ClientID         string `json:"clientID"`
 	ClientSecretFile string `json:"clientSecretFile,omitempty"`
 	TLSCA            string `json:"tlsCA,omitempty"`
+	// DeviceClientID is the name of commands at the provider: a public client with the device flow. Empty if commands do not sign in.
+	DeviceClientID string `json:"deviceClientID,omitempty"`
 	// Scopes are asked for beside openid. GroupsClaim is the claim of an ID token with a person's groups.
 	Scopes      []string `json:"scopes,omitempty"`
 	GroupsClaim string   `json:"groupsClaim,omitempty"`
@@ -135,7 +137,7 @@ func (c *Config) check() (err error) {
 // checkURL returns an error for a URL that others on the network could answer for.
 func checkURL(s string) error {
 	u, err := url.Parse(s)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !oci.IsLoopback(u.Host)) {
+	if err != nil || !oci.LoopbackOrHTTPS(s) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("expected a URL such as https://hub.example.com, or http:// on loopback, got %q", s)
 	}
 	return nil

@@ -1,7 +1,9 @@
-// Package login signs people in at a hub with their company's accounts, by OpenID Connect: the authorization code flow with PKCE.
+// Package login signs people in at a hub with their company's accounts, by OpenID Connect: browsers by the authorization code flow with PKCE,
+// commands by the device flow of RFC 8628.
 //
 // Begin with Read, which reads the file of "wherry hub serve --login", and New. A Login is an access.Source, and has Routes: /login sends
-// a browser to the provider, /login/callback takes it back, and POST /logout ends the session.
+// a browser to the provider, /login/callback takes it back, and POST /logout ends the session. At /login/device a command learns how to
+// sign its person in at the provider, and exchanges the ID token for a session.
 //
 // The hub keeps nothing of the provider: no token of it, and no state of a sign-in, which is in a cookie. After an hour the browser has
 // to go there once more, so that a person who left a group has no session for longer. A provider that cannot be reached stops nobody's
@@ -36,8 +38,11 @@ import (
 // Where people sign in and out.
 const (
 	// Path takes the parameter back, the page to go on with.
-	Path         = "/login"
-	callbackPath = "/login/callback"
+	Path          = "/login"
+	callbackPath  = "/login/callback"
+	signedOutPath = "/login/out"
+	// DevicePath is where commands sign in.
+	DevicePath = "/login/device"
 )
 
 const (
@@ -69,6 +74,8 @@ type Options struct {
 	Log *slog.Logger
 	// Fail answers a request for which the hub itself has failed.
 	Fail func(http.ResponseWriter, *http.Request, error)
+	// SignedOut shows that a person is signed out here, and how they sign in again, or out at the provider; that is empty if it has no page for it.
+	SignedOut func(w http.ResponseWriter, r *http.Request, signIn, provider string)
 }
 
 // Login signs people in. It may be used by several goroutines.
@@ -88,6 +95,7 @@ type Login struct {
 type provider struct {
 	*oidc.Provider
 	style oauth2.AuthStyle // in which it takes the client's secret
+	end   string           // where people sign out; empty for nowhere
 }
 
 // New returns a Login. It does not ask the provider.
@@ -114,7 +122,10 @@ func (l *Login) Routes() []access.Route {
 			}
 		})}
 	}
-	return []access.Route{route("GET "+Path, l.begin), route("GET "+callbackPath, l.finish), route("POST /logout", l.signOut)}
+	return []access.Route{
+		route("GET "+Path, l.begin), route("GET "+callbackPath, l.finish), route("POST /logout", l.signOut), route("GET "+signedOutPath, l.signedOut),
+		route("GET "+DevicePath, l.describeDevice), route("POST "+DevicePath, l.admitDevice), route("DELETE "+DevicePath, l.endDevice),
+	}
 }
 
 // To returns the address that signs a person in and goes on with a page.
@@ -154,28 +165,37 @@ func (l *Login) finish(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case l.slots <- struct{}{}:
-		defer func() { <-l.slots }()
-	default:
-		return &hubapi.Error{Code: hubapi.CodeBusy, Message: "too many people sign in at once; begin again", RetryAfter: retry}
+	done, err := l.slot()
+	if err != nil {
+		return err
 	}
+	defer done()
 	who, err := l.ask(r.Context(), a, r.URL.Query())
 	if err != nil {
 		return err
 	}
-	person, err := l.config.person(who)
-	if err == nil {
-		err = person.Check(l.o.Now())
-	}
+	person, err := l.admit(r.Context(), who)
 	if err != nil {
-		return l.turnAway(w, r, person, err)
+		if _, failed := l.End(w, r); failed != nil {
+			return failed
+		}
+		return err
 	}
 	if err := l.Begin(w, r, person); err != nil {
 		return err
 	}
 	http.Redirect(w, r, local(a.Get(back)), http.StatusSeeOther)
 	return nil
+}
+
+// slot returns an error if too many people sign in at once. The caller calls done at the end.
+func (l *Login) slot() (done func(), err error) {
+	select {
+	case l.slots <- struct{}{}:
+		return func() { <-l.slots }, nil
+	default:
+		return nil, &hubapi.Error{Code: hubapi.CodeBusy, Message: "too many people sign in at once; begin again", RetryAfter: retry}
+	}
 }
 
 // attempt returns the sign-in that a request finishes.
@@ -217,12 +237,22 @@ func (l *Login) ask(ctx context.Context, a, answer url.Values) (who identity, er
 		return who, l.away(err)
 	}
 	raw, _ := tokens.Extra("id_token").(string)
-	token, err := of.Verifier(&oidc.Config{ClientID: l.config.ClientID, Now: l.o.Now}).Verify(ctx, raw)
-	if err == nil && !same(token.Nonce, a.Get(nonce)) {
-		err = errors.New("its nonce is another sign-in's")
+	return l.verify(ctx, of, raw, l.config.ClientID, func(token *oidc.IDToken) error {
+		if !same(token.Nonce, a.Get(nonce)) {
+			return errors.New("its nonce is another sign-in's")
+		}
+		return nil
+	})
+}
+
+// verify returns whom an ID token for a client is about.
+func (l *Login) verify(ctx context.Context, of *provider, raw, clientID string, check func(*oidc.IDToken) error) (who identity, err error) {
+	token, err := of.Verifier(&oidc.Config{ClientID: clientID, Now: l.o.Now}).Verify(ctx, raw)
+	if err == nil {
+		err = check(token)
 	}
 	if err == nil {
-		who, err = l.config.identity(token)
+		who, err = l.config.identity(token, clientID)
 	}
 	if err != nil {
 		l.o.Log.Warn("sign-in refused: the ID token is not valid", "issuer", l.config.Issuer, "err", store.Plain(store.Clip(err.Error())))
@@ -232,7 +262,7 @@ func (l *Login) ask(ctx context.Context, a, answer url.Values) (who identity, er
 }
 
 // identity returns whom a verified ID token is about. It reads no claim that a person may edit.
-func (c *Config) identity(token *oidc.IDToken) (i identity, err error) {
+func (c *Config) identity(token *oidc.IDToken, clientID string) (i identity, err error) {
 	var claims map[string]json.RawMessage
 	if err := token.Claims(&claims); err != nil {
 		return i, err
@@ -241,7 +271,7 @@ func (c *Config) identity(token *oidc.IDToken) (i identity, err error) {
 		_ = json.Unmarshal(claims[name], &s) // another type is none
 		return s
 	}
-	if azp := text("azp"); azp != "" && azp != c.ClientID || azp == "" && len(token.Audience) > 1 {
+	if azp := text("azp"); azp != "" && azp != clientID || azp == "" && len(token.Audience) > 1 {
 		return i, errors.New("it was issued to another client")
 	}
 	if i.subject = token.Subject; i.subject == "" || i.subject != store.Plain(store.Clip(i.subject)) {
@@ -263,23 +293,42 @@ func (c *Config) identity(token *oidc.IDToken) (i identity, err error) {
 	return i, nil
 }
 
-// turnAway refuses a person who is known to the provider, and ends the session that they had.
-func (l *Login) turnAway(w http.ResponseWriter, r *http.Request, p access.Person, why error) error {
-	if err := l.End(w, r); err != nil {
-		return err
+// admit returns the person of an identity. One who is known to the provider, and may not sign in, is refused, which the audit log has.
+func (l *Login) admit(ctx context.Context, who identity) (access.Person, error) {
+	p, why := l.config.person(who)
+	if why == nil {
+		why = p.Check(l.o.Now())
 	}
-	who := access.With(r.Context(), access.Identity{Name: p.Subject})
-	if err := access.Note(who, l.o.Tokens.Store, store.AuditEntry{At: l.o.Now(), Action: "refuse sign-in", Object: p.Subject, Detail: why.Error()}); err != nil {
-		return err
+	if why == nil {
+		return p, nil
 	}
-	return refuse(hubapi.CodeForbidden, "%s", why)
+	ctx = access.With(ctx, access.Identity{Name: p.Subject})
+	if err := access.Note(ctx, l.o.Tokens.Store, store.AuditEntry{At: l.o.Now(), Action: "refuse sign-in", Object: p.Subject, Detail: why.Error()}); err != nil {
+		return p, err
+	}
+	return p, refuse(hubapi.CodeForbidden, "%s", why)
 }
 
 func (l *Login) signOut(w http.ResponseWriter, r *http.Request) error {
-	if err := l.End(w, r); err != nil {
+	if _, err := l.End(w, r); err != nil {
 		return err
 	}
-	http.Redirect(w, r, "/", http.StatusSeeOther)
+	http.Redirect(w, r, signedOutPath, http.StatusSeeOther)
+	return nil
+}
+
+// signedOut shows where people sign out at the provider, whose own session goes on: a form of this hub may not lead to another site, a link may. See
+// OpenID Connect RP-Initiated Logout 1.0, section 2.
+func (l *Login) signedOut(w http.ResponseWriter, r *http.Request) error {
+	end := ""
+	if of, err := l.discover(); err == nil && of.end != "" {
+		u, _ := url.Parse(of.end) // it was parsed already
+		q := u.Query()
+		q.Set("client_id", l.config.ClientID)
+		u.RawQuery = q.Encode()
+		end = u.String()
+	}
+	l.o.SignedOut(w, r, Path, end)
 	return nil
 }
 
@@ -321,22 +370,30 @@ func (c *Config) describe() (*provider, error) {
 		Auth    string   `json:"authorization_endpoint"`
 		Token   string   `json:"token_endpoint"`
 		Keys    string   `json:"jwks_uri"`
+		End     string   `json:"end_session_endpoint"`
 		Methods []string `json:"token_endpoint_auth_methods_supported"`
 	}
 	if err := found.Claims(&said); err != nil {
 		return nil, err
 	}
 	for _, endpoint := range []string{said.Auth, said.Token, said.Keys} {
-		u, err := url.Parse(endpoint)
-		if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !oci.IsLoopback(u.Host) || !strings.HasPrefix(c.Issuer, "http:")) {
+		if !c.takes(endpoint) {
 			return nil, fmt.Errorf("its address %q is not https", endpoint)
 		}
 	}
-	p := &provider{found, oauth2.AuthStyleInHeader} // the default of OpenID Connect Discovery 1.0, section 3
+	p := &provider{Provider: found, style: oauth2.AuthStyleInHeader} // the default of OpenID Connect Discovery 1.0, section 3
+	if c.takes(said.End) {
+		p.end = said.End
+	}
 	if len(said.Methods) > 0 && !slices.Contains(said.Methods, "client_secret_basic") {
 		p.style = oauth2.AuthStyleInParams
 	}
 	return p, nil
+}
+
+// takes reports whether people and secrets may be sent to an address of the provider: with TLS, unless the provider itself is on this machine.
+func (c *Config) takes(endpoint string) bool {
+	return oci.LoopbackOrHTTPS(endpoint) && (strings.HasPrefix(endpoint, "https:") || strings.HasPrefix(c.Issuer, "http:"))
 }
 
 // away is the answer while the provider cannot be asked. Why is for the hub's log: it may name what is inside the network.

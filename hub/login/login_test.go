@@ -45,6 +45,7 @@ url: %s
 issuer: %s
 clientID: wherry-hub
 clientSecretFile: secret
+deviceClientID: wherry-cli
 scopes: [email, groups]
 trustEmail: true
 roles:
@@ -185,10 +186,12 @@ func TestAPersonSignsInAndOut(t *testing.T) {
 
 	cookie := b.session()
 	require.NotEmpty(t, cookie)
-	require.NotContains(t, get(t, w.server.URL, "Authorization: Bearer "+cookie), "anna", "a session is no access token")
 	p = b.post("/logout", "", "Sec-Fetch-Site: same-origin")
-	require.Equal(t, http.StatusUnauthorized, p.status)
-	require.Equal(t, "/", p.url.Path)
+	require.Equal(t, http.StatusOK, p.status)
+	require.Equal(t, "/login/out", p.url.Path)
+	require.Contains(t, p.body, `<a class="button" href="/login">Sign in again</a>`)
+	require.Contains(t, p.body, `<a href="`+w.provider.URL+`/end?client_id=wherry-hub&amp;ui=1">sign out there too</a>`)
+	require.Equal(t, http.StatusUnauthorized, b.get("/").status)
 	require.Empty(t, b.session())
 	require.Contains(t, get(t, w.server.URL, "Cookie: wherry="+cookie), "the session was ended", "a copy of the cookie is of no use")
 	require.Equal(t, "anna: end session", w.actions(t)[2])
@@ -411,7 +414,7 @@ func TestASessionEndsAndFollowsTheGroups(t *testing.T) {
 	require.Empty(t, b.session())
 	require.Contains(t, get(t, w.server.URL, "Cookie: wherry="+cookie), "the session was ended")
 	log := w.actions(t)
-	require.Equal(t, []string{"anna: end session", "7 at ISSUER: refuse sign-in: 7 is in none of the groups that may use this hub"}, log[3:5])
+	require.Equal(t, []string{"7 at ISSUER: refuse sign-in: 7 is in none of the groups that may use this hub", "anna: end session"}, log[3:5])
 
 	// Nobody stays signed in for longer than eight hours, or without a request for an hour.
 	b = w.signIn(t, "anna")

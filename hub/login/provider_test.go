@@ -51,7 +51,7 @@ func newProvider(t *testing.T, now func() time.Time) *provider {
 		p.asked++
 		said := map[string]any{
 			"issuer": p.URL, "authorization_endpoint": p.URL + "/auth", "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
-			"id_token_signing_alg_values_supported": []string{"ES256"},
+			"id_token_signing_alg_values_supported": []string{"ES256"}, "end_session_endpoint": p.URL + "/end?ui=1",
 		}
 		if p.describe != nil {
 			p.describe(said)
@@ -131,24 +131,29 @@ func (p *provider) token(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant"})
 		return
 	}
-	claims := map[string]any{
-		"iss": p.URL, "aud": clientID, "nonce": begun.Get("nonce"), "iat": p.now().Unix(), "exp": p.now().Add(5 * time.Minute).Unix(),
+	raw, err := p.idToken(map[string]any{"aud": clientID, "nonce": begun.Get("nonce")})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
 	}
+	answer(w, http.StatusOK, map[string]any{"access_token": "a", "token_type": "Bearer", "expires_in": 300, "id_token": raw})
+}
+
+// idToken returns an ID token about the person.
+func (p *provider) idToken(claims map[string]any) (string, error) {
+	claims["iss"], claims["iat"], claims["exp"] = p.URL, p.now().Unix(), p.now().Add(5*time.Minute).Unix()
 	maps.Copy(claims, p.person)
 	if p.bend != nil {
 		p.bend(claims)
 	}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: p.with, KeyID: "1"}}, nil)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		return "", err
 	}
 	body, _ := json.Marshal(claims)
 	signed, err := signer.Sign(body)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		return "", err
 	}
-	raw, _ := signed.CompactSerialize()
-	answer(w, http.StatusOK, map[string]any{"access_token": "a", "token_type": "Bearer", "expires_in": 300, "id_token": raw})
+	return signed.CompactSerialize()
 }

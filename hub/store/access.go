@@ -105,6 +105,20 @@ type (
 		Token  string      `json:"token"`
 		Access AccessToken `json:"access"`
 	}
+	// DeviceLogin is how commands sign people in at the provider of the hub's login, by RFC 8628.
+	DeviceLogin struct {
+		Issuer   string   `json:"issuer"`
+		ClientID string   `json:"clientID"`
+		Scopes   []string `json:"scopes"`
+	}
+	// NewSession asks for the session of the person whom an ID token of the provider is about.
+	NewSession struct {
+		IDToken string `json:"idToken"`
+	}
+	// EndedSession says whether the token of the request was a session.
+	EndedSession struct {
+		Ended bool `json:"ended"`
+	}
 	// AuditList is entries of the audit log, oldest first.
 	AuditList struct {
 		Entries []AuditEntry `json:"entries"`

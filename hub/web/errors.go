@@ -82,6 +82,22 @@ func Errors(signIn func(page string) string, next http.Handler) http.Handler {
 	})
 }
 
+// SignedOut shows that a person is signed out of the hub, where they sign in again, and where they sign out at the provider of accounts; that
+// is empty if it has no page for it.
+func SignedOut(w http.ResponseWriter, _ *http.Request, signIn, provider string) {
+	var html bytes.Buffer
+	page := struct {
+		*frame
+		SignIn, Provider string
+	}{&frame{Title: "You are signed out"}, signIn, provider}
+	if err := parsed().ExecuteTemplate(&html, "signedout.html", page); err != nil {
+		http.Error(w, page.Title, http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", htmlType)
+	_, _ = html.WriteTo(w) // the other side may have gone
+}
+
 // catcher keeps an answer that is an error, and passes on any other.
 type catcher struct {
 	http.ResponseWriter

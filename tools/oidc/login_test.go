@@ -2,7 +2,9 @@ package oidc
 
 import (
 	"bufio"
+	"context"
 	"fmt"
+	"html"
 	"io"
 	"log/slog"
 	"net"
@@ -21,7 +23,29 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/zitadel/oidc/v3/example/server/exampleop"
 	"github.com/zitadel/oidc/v3/example/server/storage"
+	"github.com/zitadel/oidc/v3/pkg/oidc"
+	"github.com/zitadel/oidc/v3/pkg/op"
 )
+
+// terminals is a storage whose client "cli" is a public one with the device flow, which the example has with a secret alone.
+type terminals struct{ *storage.Storage }
+
+func (s terminals) GetClientByClientID(ctx context.Context, id string) (op.Client, error) {
+	client, err := s.Storage.GetClientByClientID(ctx, id)
+	if id == "cli" {
+		client = terminal{client}
+	}
+	return client, err
+}
+
+// CompleteDeviceAuthorization takes the name of the example's one user for their id, by which the example looks them up later.
+func (s terminals) CompleteDeviceAuthorization(ctx context.Context, userCode, _ string) error {
+	return s.Storage.CompleteDeviceAuthorization(ctx, userCode, "id1")
+}
+
+type terminal struct{ op.Client }
+
+func (terminal) GrantTypes() []oidc.GrantType { return []oidc.GrantType{oidc.GrantTypeDeviceCode} }
 
 // A person signs in at a hub with the server of zitadel/oidc, which signs with RSA, insists on PKCE's verifier, and asks for a password. Its
 // ID tokens have no groups, so that the group of the person is the subject.
@@ -35,8 +59,8 @@ func TestAPersonSignsInWithAnotherImplementation(t *testing.T) {
 
 	provider := httptest.NewUnstartedServer(nil)
 	issuer := "http://" + provider.Listener.Addr().String() + "/"
-	storage.RegisterClients(storage.WebClient("hub", "the secret", "http://"+address+"/login/callback"))
-	provider.Config.Handler = exampleop.SetupServer(issuer, storage.NewStorage(storage.NewUserStore(issuer)), slog.New(slog.DiscardHandler), false)
+	storage.RegisterClients(storage.WebClient("hub", "the secret", "http://"+address+"/login/callback"), storage.NativeClient("cli"))
+	provider.Config.Handler = exampleop.SetupServer(issuer, terminals{storage.NewStorage(storage.NewUserStore(issuer))}, slog.New(slog.DiscardHandler), false)
 	provider.Start()
 	t.Cleanup(provider.Close)
 
@@ -47,6 +71,7 @@ url: http://%s
 issuer: %s
 clientID: hub
 clientSecretFile: secret
+deviceClientID: cli
 groupsClaim: sub
 roles: [{group: id1, role: approver}]
 members: [{name: anna, subject: id1}]
@@ -87,5 +112,45 @@ members: [{name: anna, subject: id1}]
 	require.Equal(t, "http://"+address+"/clusters", at.String(), page)
 	require.Contains(t, page, "anna (approver)")
 	page, _ = do(http.MethodPost, "http://"+address+"/logout", nil)
-	require.Contains(t, page, "You are not signed in")
+	require.Contains(t, page, "You are signed out")
+	there := regexp.MustCompile(`<a href="([^"]+)">sign out there too`).FindStringSubmatch(page)
+	require.NotNil(t, there, page)
+	page, at = do(http.MethodGet, html.UnescapeString(there[1]), nil)
+	require.Equal(t, "/logged-out", at.Path, page)
+
+	// The same person at a terminal.
+	login := exec.CommandContext(t.Context(), filepath.Join(programs, "wherry"), "login", "hub", "http://"+address)
+	login.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME=", "WHERRY_HUB_TOKEN=")
+	talk, err := login.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, login.Start())
+	said := bufio.NewReader(talk)
+	asks, err := said.ReadString('\n')
+	require.NoError(t, err)
+	code := regexp.MustCompile(`open (http\S+) in a browser and enter the code (\S+)`).FindStringSubmatch(asks)
+	require.NotNil(t, code, asks)
+	page, at = do(http.MethodPost, code[1]+"/login", url.Values{"user_code": {code[2]}, "username": {"test-user@127.0.0.1"}, "password": {"verysecure"}})
+	require.Contains(t, page, "cli", at)
+	page, _ = do(http.MethodPost, code[1]+"/confirm", url.Values{"action": {"allowed"}})
+	require.Contains(t, page, "Device authorization allowed")
+	rest, err := io.ReadAll(said)
+	require.NoError(t, err)
+	require.NoError(t, login.Wait(), string(rest))
+	require.Contains(t, string(rest), "as anna, role approver, until ")
+	run := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(programs, "wherry"), args...)
+		cmd.Env = login.Env
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	kept, err := os.Stat(filepath.Join(dir, ".config", "wherry", "hub-tokens.json"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), kept.Mode().Perm())
+	text, err := run("get", "clusters", "--hub", "http://"+address)
+	require.NoError(t, err, text)
+	text, err = run("logout", "hub", "http://"+address)
+	require.NoError(t, err, text)
+	text, err = run("get", "clusters", "--hub", "http://"+address)
+	require.Error(t, err)
+	require.Contains(t, text, "access token")
 }

@@ -109,14 +109,15 @@ func NewHubHTTP(hub, authorities string) (client.Client, error) {
 	return client.Client{URL: hub, HTTP: h}, nil
 }
 
-// hubLogins are the tokens that were stored, by hubKey.
+// hubLogins are the tokens that were stored, by hubKey, and those of them that are sessions.
 type hubLogins struct {
-	Hubs map[string]string `json:"hubs"`
-	file string
+	Hubs     map[string]string `json:"hubs"`
+	Sessions map[string]bool   `json:"sessions,omitempty"`
+	file     string
 }
 
 func readHubLogins() (hubLogins, error) {
-	all := hubLogins{Hubs: map[string]string{}}
+	all := hubLogins{Hubs: map[string]string{}, Sessions: map[string]bool{}}
 	dir, err := os.UserConfigDir()
 	if err != nil {
 		return all, nil // without a home, nothing is stored
@@ -135,24 +136,32 @@ func readHubLogins() (hubLogins, error) {
 	return all, nil
 }
 
-// StoreHubLogin keeps a token for the hub at a URL in a file that its owner alone can read.
-func StoreHubLogin(hub, token string) error {
+// StoreHubLogin keeps a token for the hub at a URL, which may be that of a session, in a file that its owner alone can read.
+func StoreHubLogin(hub, token string, session bool) error {
 	all, err := readHubLogins()
 	if err != nil {
 		return err
 	}
-	all.Hubs[hubKey(hub)] = token
+	key := hubKey(hub)
+	all.Hubs[key] = token
+	delete(all.Sessions, key)
+	if session {
+		all.Sessions[key] = true
+	}
 	return all.write()
 }
 
-// ForgetHubLogin removes what StoreHubLogin kept, and reports whether there was something.
-func ForgetHubLogin(hub string) (bool, error) {
+// ForgetHubLogin removes what StoreHubLogin kept, and returns it; an empty token if there was none.
+func ForgetHubLogin(hub string) (token string, session bool, err error) {
 	all, err := readHubLogins()
-	if err != nil || all.Hubs[hubKey(hub)] == "" {
-		return false, err
+	key := hubKey(hub)
+	if err != nil || all.Hubs[key] == "" {
+		return "", false, err
 	}
-	delete(all.Hubs, hubKey(hub))
-	return true, all.write()
+	token, session = all.Hubs[key], all.Sessions[key]
+	delete(all.Hubs, key)
+	delete(all.Sessions, key)
+	return token, session, all.write()
 }
 
 // HubLogins returns the URLs for which a token is stored.
