@@ -445,7 +445,7 @@ func TestAnEphemeralClusterGoesAndComesBack(t *testing.T) {
 func TestAHubThatServesRetiresSilentClusters(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		h, err := Open(dir, Options{Anonymous: true})
+		h, err := Open(dir, Options{Anonymous: access.Viewer})
 		require.NoError(t, err)
 		token := newToken(t, h, func(s *store.TokenScope) { s.EphemeralSeconds = 2 * 60 * 60 })
 		a := newAgent(t, "kind-7")

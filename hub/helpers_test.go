@@ -16,6 +16,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/storetest"
@@ -29,7 +30,7 @@ func newHub(t testing.TB) (*Hub, *storetest.Clock) {
 
 func openHub(t testing.TB, dir string, c *storetest.Clock) *Hub {
 	t.Helper()
-	h, err := Open(dir, Options{Now: c.Now, Anonymous: true})
+	h, err := Open(dir, Options{Now: c.Now, Anonymous: access.Viewer})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = h.Close() })
 	return h

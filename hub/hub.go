@@ -78,9 +78,9 @@ type Options struct {
 	Admission admission.Options
 	// Hosts are the names, beside localhost, by which a hub that listens on loopback may be asked for.
 	Hosts []string
-	// Anonymous takes requests without an access token for a viewer's. Serve then needs a listener on loopback. Without it,
+	// Anonymous is the role of requests without an access token. Serve then needs a listener on loopback. If it is empty,
 	// they are refused, but for those of agents.
-	Anonymous bool
+	Anonymous access.Role
 	// Login lets people sign in with their company's accounts; nil for access tokens alone. It excludes Anonymous.
 	Login *login.Config
 	// RequestsPerMinute bounds the requests of each access token, and of each address; see access.Options.
@@ -236,13 +236,13 @@ func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 		published: published,
 		tokens:    access.Tokens{Store: remember, Now: o.Now, Log: o.Log},
 		remember:  remember,
-		anonymous: o.Anonymous,
+		anonymous: o.Anonymous != "",
 		version:   o.Version,
 		counters:  counters,
 	}
 	sources := []access.Source{h.tokens}
-	if o.Anonymous {
-		sources = append(sources, access.Anonymous{})
+	if o.Anonymous != "" {
+		sources = append(sources, access.Anonymous{Role: o.Anonymous})
 	}
 	if o.Login != nil {
 		h.login = login.New(o.Login, login.Options{Tokens: h.tokens, Now: o.Now, Log: o.Log, Fail: h.fail, SignedOut: web.SignedOut})

@@ -133,13 +133,13 @@ func TestErrorsArePagesInABrowser(t *testing.T) {
 	require.NoError(t, err)
 	requirePage(browse(h, "/clusters", secret.Reveal()), http.StatusForbidden, "does not allow this", "prom (")
 
-	limited, err := Open(t.TempDir(), Options{Now: storetest.NewClock().Now, Anonymous: true, RequestsPerMinute: 1})
+	limited, err := Open(t.TempDir(), Options{Now: storetest.NewClock().Now, Anonymous: access.Viewer, RequestsPerMinute: 1})
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, browse(limited, "/clusters", "").Code)
 	requirePage(browse(limited, "/clusters", ""), http.StatusTooManyRequests, "Too many requests", "Try again in")
 	require.NoError(t, limited.Close())
 
-	closed, err := Open(t.TempDir(), Options{Now: storetest.NewClock().Now, Anonymous: true})
+	closed, err := Open(t.TempDir(), Options{Now: storetest.NewClock().Now, Anonymous: access.Viewer})
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
 	requirePage(browse(closed, "/clusters", ""), http.StatusServiceUnavailable, "The hub cannot answer now", "Try again in 30 seconds")

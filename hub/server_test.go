@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/access"
 )
 
 // serving serves h on l until the test ends.
@@ -183,7 +184,7 @@ func TestABodyHasALeastSpeedWhichASlowLinkReaches(t *testing.T) {
 }
 
 func TestAHubOnLoopbackAnswersToItsOwnNames(t *testing.T) {
-	h, err := Open(t.TempDir(), Options{Hosts: []string{"hub.plant-7"}, Anonymous: true})
+	h, err := Open(t.TempDir(), Options{Hosts: []string{"hub.plant-7"}, Anonymous: access.Viewer})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = h.Close() })
 	l := listen(t)

@@ -26,13 +26,16 @@ type Source interface {
 	Identify(r *http.Request) (Identity, error)
 }
 
-// Anonymous is a Source that takes each request without credentials for a viewer's. It is the last one of a Guard, and only
-// for a hub that listens on loopback.
-type Anonymous struct{}
+// Anonymous is a Source that gives each request without credentials a role, but for those that a browser sends from a page of another
+// site. It is the last one of a Guard, and only for a hub that listens on loopback.
+type Anonymous struct{ Role Role }
 
 // Identify implements Source.
-func (Anonymous) Identify(*http.Request) (Identity, error) {
-	return Identity{Name: "anonymous", Role: Viewer}, nil
+func (a Anonymous) Identify(r *http.Request) (Identity, error) {
+	if http.NewCrossOriginProtection().Check(r) != nil {
+		return Identity{}, unauthenticated("a page of another site has sent this")
+	}
+	return Identity{Name: "anonymous", Role: a.Role}, nil
 }
 
 // Route is a route of a hub, and what it needs.
@@ -294,7 +297,7 @@ func busy(wait time.Duration, why string) error {
 func Headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
-			"Content-Security-Policy":      "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+			"Content-Security-Policy":      "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 			"Cross-Origin-Opener-Policy":   "same-origin",
 			"Cross-Origin-Resource-Policy": "same-origin",
 			"Referrer-Policy":              "no-referrer",

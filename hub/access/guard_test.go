@@ -141,10 +141,17 @@ func TestTokensAreAskedForAndChecked(t *testing.T) {
 }
 
 func TestAnonymousIsForRequestsWithoutCredentialsAlone(t *testing.T) {
-	g := newGate(t, Anonymous{})
+	g := newGate(t, Anonymous{Viewer})
 	require.Equal(t, "anonymous viewer", g.ask(Read, "GET").Body.String())
 	require.Equal(t, 403, g.ask(Operate, "POST").Code)
 	require.Equal(t, 401, g.ask(Read, "GET", bearer(NewToken())).Code)
+
+	g = newGate(t, Anonymous{Admin})
+	require.Equal(t, "anonymous admin", g.ask(Operate, "POST").Body.String())
+	require.Equal(t, "anonymous admin", g.ask(Operate, "POST", "Sec-Fetch-Site: same-origin").Body.String())
+	for _, header := range []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Origin: http://evil.example"} {
+		require.Equal(t, 401, g.ask(Operate, "POST", header).Code, "a form of another site: %s", header)
+	}
 }
 
 func TestTokensAreMadeWithinBounds(t *testing.T) {

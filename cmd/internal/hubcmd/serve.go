@@ -34,6 +34,7 @@ type serving struct {
 	adminToken, login      string
 	insecure, anonymous    bool
 	demo                   bool
+	demoClusters           int
 	perMinute, requests    int
 	quota                  admission.Quota
 	proxies, hosts         []string
@@ -52,7 +53,8 @@ database, key, and an access token of role admin in the file admin.token, good f
 
 Agents sign their reports and need no token. People and machines do: "wherry hub access create" makes more. On other
 addresses than loopback, serve needs a certificate or --insecure-http. On loopback it answers only for localhost
-and the names of --host; --anonymous lets everybody read there. --demo shows a sample fleet on loopback, and leaves nothing behind.
+and the names of --host; --anonymous lets everybody read there. --demo shows a sample fleet on loopback, in
+which you may do anything, and leaves nothing behind.
 With --login people sign in to the pages with their company's accounts.
 
 To know what clusters should run, the hub follows releases at the location of --watch, or learns them from
@@ -73,6 +75,9 @@ More: wherry help running-a-hub`,
 			if err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("demo-clusters") && !s.demo || s.demoClusters < 1 || s.demoClusters > maxDemoClusters {
+				return cli.Usagef("--demo-clusters: expected --demo, and a number from 1 to %d", maxDemoClusters)
+			}
 			if s.demo && (cmd.Flags().Changed("data") || cmd.Flags().Changed("database") || cmd.Flags().Changed("database-file")) {
 				return cli.Usagef("--demo makes a hub of its own, and takes no --data and no --database")
 			}
@@ -84,7 +89,7 @@ More: wherry help running-a-hub`,
 			defer listener.Close()
 			options.Log = log
 			if s.demo {
-				return withDemo(cmd.Context(), options, func(h *hub.Hub) error {
+				return withDemo(cmd.Context(), options, s.demoClusters, func(h *hub.Hub) error {
 					return serve(cmd.Context(), h, listener, nil, func() error {
 						cmd.PrintErrln("a sample fleet, which goes when this ends; nothing in it is real")
 						_, err := fmt.Fprintln(cmd.OutOrStdout(), url)
@@ -117,7 +122,8 @@ More: wherry help running-a-hub`,
 	cmd.Flags().StringVar(&s.login, "login", "", "let people sign in by OpenID Connect, as this `FILE` says")
 	cmd.Flags().BoolVar(&s.insecure, "insecure-http", false, "serve plain HTTP on other addresses than loopback, as behind a proxy with TLS")
 	cmd.Flags().BoolVar(&s.anonymous, "anonymous", false, "on a loopback address, let requests without an access token read")
-	cmd.Flags().BoolVar(&s.demo, "demo", false, "show a sample fleet in a temporary folder, with --anonymous")
+	cmd.Flags().BoolVar(&s.demo, "demo", false, "show a sample fleet in a temporary folder; everybody on this machine may change it")
+	cmd.Flags().IntVar(&s.demoClusters, "demo-clusters", 120, "with --demo: the `NUMBER` of clusters")
 	cmd.Flags().IntVar(&s.requests, "requests-per-minute", access.DefaultRequestsPerMinute, "take at most this `NUMBER` of requests a minute with one access token, and from one address; those of agents do not count")
 	cmd.Flags().IntVar(&s.perMinute, "reports-per-minute", admission.DefaultReportsPerMinute, "take at most this `NUMBER` of reports a minute in all, divided among the agents that send")
 	cmd.Flags().IntVar(&s.quota.Reports, "cluster-reports-per-hour", admission.DefaultQuota.Reports, "take at most this `NUMBER` of reports of a cluster at once, and as many again each hour")
@@ -131,11 +137,11 @@ More: wherry help running-a-hub`,
 	return cmd
 }
 
-// demoClusters is the size of the sample fleet.
-const demoClusters = 120
+// maxDemoClusters bounds the sample fleet to what is made within seconds.
+const maxDemoClusters = 5000
 
-// withDemo opens a hub with a sample fleet in a temporary folder, which it removes after use.
-func withDemo(ctx context.Context, o hub.Options, use func(*hub.Hub) error) error {
+// withDemo opens a hub with a sample fleet of so many clusters in a temporary folder, which it removes after use.
+func withDemo(ctx context.Context, o hub.Options, clusters int, use func(*hub.Hub) error) error {
 	folder, err := os.MkdirTemp("", "wherry-demo-")
 	if err != nil {
 		return err
@@ -145,7 +151,7 @@ func withDemo(ctx context.Context, o hub.Options, use func(*hub.Hub) error) erro
 	if err != nil {
 		return err
 	}
-	if err = demo.Fill(ctx, filepath.Join(folder, hub.DatabaseFile), demoClusters, time.Now()); err == nil {
+	if err = demo.Fill(ctx, filepath.Join(folder, hub.DatabaseFile), clusters, time.Now()); err == nil {
 		err = use(h)
 	}
 	return errors.Join(err, h.Close())
@@ -194,7 +200,13 @@ func (s serving) options() (hub.Options, error) {
 			return hub.Options{}, cli.Usagef("--%s: %d is too few", f.name, f.value)
 		}
 	}
-	o := hub.Options{Admission: admission.Options{ReportsPerMinute: s.perMinute, Quota: s.quota}, Hosts: s.hosts, Anonymous: s.anonymous, AdminTokenFile: s.adminToken, RequestsPerMinute: s.requests, Version: cli.Version()}
+	o := hub.Options{Admission: admission.Options{ReportsPerMinute: s.perMinute, Quota: s.quota}, Hosts: s.hosts, AdminTokenFile: s.adminToken, RequestsPerMinute: s.requests, Version: cli.Version()}
+	switch {
+	case s.demo:
+		o.Anonymous = access.Admin
+	case s.anonymous:
+		o.Anonymous = access.Viewer
+	}
 	if s.login != "" {
 		if s.anonymous {
 			return o, cli.Usagef("--login and --anonymous exclude each other")

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/access"
 )
 
 func TestTheAddressHasTLSWithACertificate(t *testing.T) {
@@ -41,7 +42,7 @@ func TestTheAddressHasTLSWithACertificate(t *testing.T) {
 
 func TestTheSampleFleetIsServedAndLeavesNothingBehind(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	require.NoError(t, withDemo(t.Context(), hub.Options{Anonymous: true}, func(h *hub.Hub) error {
+	require.NoError(t, withDemo(t.Context(), hub.Options{Anonymous: access.Viewer}, 120, func(h *hub.Hub) error {
 		w := httptest.NewRecorder()
 		h.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 		require.Contains(t, w.Body.String(), ">120 clusters</a>")
