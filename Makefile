@@ -332,6 +332,10 @@ docs-media: build ## pictures of the hub's pages for the documentation, in Chrom
 	mkdir -p docs/media
 	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/browser -count=1 -run '^TestPicturesForTheDocumentation$$' . -args -media $(CURDIR)/docs/media
 
+screens: build ## pictures of each page in dist/screens, of fleets of several sizes, light, dark, narrow and wide, to look at; SCREENS_HUB=URL adds a hub that answers without a token
+	rm -rf dist/screens && mkdir -p dist/screens
+	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/browser -count=1 -run '^TestScreens$$' . -args -screens $(CURDIR)/dist/screens -screens-hub "$(SCREENS_HUB)"
+
 login-check: build ## a person signs in at a hub with an OpenID Connect provider of other people
 	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/oidc -count=1 ./...
 

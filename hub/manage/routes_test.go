@@ -24,6 +24,7 @@ var needs = map[string]access.Permission{
 	"GET /openapi.json":               access.Open,
 	"GET /style.css":                  access.Open,
 	"GET /login/device":               access.Open,
+	"GET /icon.svg":                   access.Open,
 
 	"GET /v1/whoami": access.Login,
 

@@ -24,7 +24,7 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func open(t *testing.T, clusters int) *hub.Hub {
 	t.Helper()
 	dir := t.TempDir()
-	h, err := hub.Open(dir, hub.Options{Now: func() time.Time { return now }, Anonymous: true})
+	h, err := hub.Open(dir, hub.Options{Now: func() time.Time { return now }, Anonymous: access.Viewer})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	require.NoError(t, demo.Fill(t.Context(), filepath.Join(dir, hub.DatabaseFile), clusters, now))
@@ -51,7 +51,7 @@ func TestThePagesOfTheSampleFleet(t *testing.T) {
 	h := open(t, 60)
 	overview := get(t, h, "/", "")
 	for _, want := range []string{
-		">60 clusters</a>", "prod is paused", "web 1.2.0 does not become ready in ring early", "clusters failed at its commit", "DeadlineExceeded", "clusters are silent", "clusters in all have failed",
+		">60 clusters</a>", "prod is paused", "web 1.2.0 does not become ready in ring early", "clusters failed at its commit", "DeadlineExceeded", "clusters are silent", "In all, ",
 		"have never reported", "for more than 7 days", ">canary<", "not reached yet", ">anna<", "the stage boxes in the isles are without power", `>web `,
 	} {
 		require.Contains(t, overview, want)
@@ -110,7 +110,7 @@ func TestThePageOfACluster(t *testing.T) {
 	require.NotContains(t, then, "DeadlineExceeded")
 	require.NotContains(t, then, "<h2>Reports</h2>")
 	for _, link := range hrefs.FindAllStringSubmatch(then, -1) {
-		require.True(t, link[1] == "/style.css" || link[1] == "/docs/" || link[1] == found[1] || strings.Contains(link[1], "asOf="), link[1])
+		require.True(t, link[1] == "/style.css" || link[1] == "/icon.svg" || link[1] == "/docs/" || link[1] == found[1] || strings.Contains(link[1], "asOf="), link[1])
 	}
 }
 

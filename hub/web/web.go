@@ -84,6 +84,7 @@ func Routes(o Options) []access.Route {
 		page("GET "+auditPath, access.Audit, s.showAudit),
 		page("GET "+end, access.Administer, s.showEnd), form(end, access.Administer, s.end),
 		{Pattern: "GET /style.css", Permission: access.Open, Handler: http.FileServerFS(assets())},
+		{Pattern: "GET /icon.svg", Permission: access.Open, Handler: http.FileServerFS(assets())},
 		{Pattern: "GET " + docsPath, Permission: access.Open, Handler: http.StripPrefix(strings.TrimSuffix(docsPath, "/"), documentation.Handler())},
 	}
 }
