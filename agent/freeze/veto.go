@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/child"
 )
 
 // DefaultTimeout is what asking a machine over a plant's network takes, many times over.
@@ -89,11 +90,11 @@ func (v Veto) byCommand(ctx context.Context) (why string, veto bool, err error) 
 	asking, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(asking, v.Command[0], v.Command[1:]...)
-	var out, errOut head
-	cmd.Stdout, cmd.Stderr = &out, &errOut
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &child.Head{W: &out, Left: maxReasonBytes}, &child.Head{W: &errOut, Left: maxReasonBytes}
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")} // of the agent's, which may hold secrets, nothing else
 	cmd.WaitDelay = pipeTime
-	inOwnGroup(cmd)
+	child.OwnGroup(cmd)
 	err = cmd.Run()
 	var exit *exec.ExitError
 	switch {
@@ -104,17 +105,9 @@ func (v Veto) byCommand(ctx context.Context) (why string, veto bool, err error) 
 	case asking.Err() != nil:
 		return fmt.Sprintf("%s has not answered in %s", v.Command[0], limit), true, nil
 	case errors.As(err, &exit):
-		return cmp.Or(firstLine(out), firstLine(errOut), v.Command[0]+": "+exit.Error()), true, nil
+		return cmp.Or(firstLine(out.Bytes()), firstLine(errOut.Bytes()), v.Command[0]+": "+exit.Error()), true, nil
 	}
 	return bundle.Clip("the site cannot be asked: " + err.Error()), true, nil
-}
-
-// head keeps the first maxReasonBytes bytes that are written to it.
-type head []byte
-
-func (h *head) Write(data []byte) (int, error) {
-	*h = append(*h, data[:min(len(data), maxReasonBytes-len(*h))]...)
-	return len(data), nil
 }
 
 // firstLine returns the first line of data that is not empty, as a message.

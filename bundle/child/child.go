@@ -3,6 +3,8 @@
 // A parent starts the process with [Command], talks to it over pipes, and judges its end with [Verdict]. The child calls
 // [Bound] and [Confine] before it reads anything that it does not trust. It has no variable of its parent's environment, a
 // process group of its own, and is killed with its parent: by the kernel on Linux, and on other systems than Windows by [Bound].
+//
+// [Run] runs another program, and ends with it what it has started.
 package child
 
 import (
@@ -51,7 +53,7 @@ func Self(name string) []string {
 func Command(ctx context.Context, self []string, runtime ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, self[0], self[1:]...)
 	cmd.Env = append([]string{"GOMAXPROCS=1"}, runtime...)
-	ownGroup(cmd)
+	OwnGroup(cmd)
 	return cmd
 }
 
@@ -139,7 +141,8 @@ func inUse() int64 {
 	return int64(of[0].Value.Uint64() - of[1].Value.Uint64())
 }
 
-// Head is a writer that keeps the first Left bytes in W and drops the others.
+// Head is a writer that keeps the first Left bytes in W and drops the others, so that a full pipe does not block a program, and
+// its output does not fill the memory.
 type Head struct {
 	W    io.Writer
 	Left int

@@ -144,3 +144,12 @@ func TestAHeadKeepsWhatComesFirst(t *testing.T) {
 	}
 	require.Equal(t, "onetw", b.String())
 }
+
+// A pipe is copied by the ReadFrom of a writer that has one.
+func TestTheOutputOfAProgramIsBounded(t *testing.T) {
+	var b bytes.Buffer
+	cmd := exec.Command("sh", "-c", "echo one; echo two")
+	cmd.Stdout = &Head{&b, 5}
+	require.NoError(t, Run(t.Context(), cmd))
+	require.Equal(t, "one\nt", b.String())
+}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ownGroup gives cmd a process group, which ends as a whole.
-func ownGroup(cmd *exec.Cmd) {
+// OwnGroup gives cmd, made by exec.CommandContext, a process group, which ends as a whole with the context or with this process.
+func OwnGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

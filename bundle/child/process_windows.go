@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ownGroup keeps the console's interrupts from cmd.
-func ownGroup(cmd *exec.Cmd) {
+// OwnGroup keeps the console's interrupts from cmd.
+func OwnGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 

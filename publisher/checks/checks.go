@@ -16,11 +16,11 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/child"
 	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/keys"
-	"github.com/wherry-dev/wherry/publisher/program"
 )
 
 // The names in the folder that a check gets.
@@ -168,7 +168,7 @@ func runCheck(ctx context.Context, cmd *exec.Cmd, output io.Writer) error {
 		out.w = io.Discard
 	}
 	cmd.Stdout, cmd.Stderr = out, out
-	err := program.Run(ctx, cmd)
+	err := child.Run(ctx, cmd)
 	out.flush()
 	return err
 }

@@ -21,10 +21,10 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/wherry-dev/wherry/bundle/child"
 	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
-	"github.com/wherry-dev/wherry/publisher/program"
 )
 
 var (
@@ -267,9 +267,9 @@ func (g *Git) RunAs(ctx context.Context, env []string, stdin io.Reader, args ...
 	bounded, cancel := context.WithTimeoutCause(ctx, g.timeout, fmt.Errorf("not done within %s", g.timeout))
 	defer cancel()
 	cmd := exec.Command("git", append([]string{"--git-dir=" + g.dir}, args...)...)
-	stdout, stderr := &program.HeadWriter{Limit: maxOutput}, &program.HeadWriter{Limit: maxErrors}
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = g.dir, append(slices.Clip(g.env), env...), stdin, stdout, stderr
-	err := program.Run(bounded, cmd)
+	var stdout, stderr bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = g.dir, append(slices.Clip(g.env), env...), stdin, &child.Head{W: &stdout, Left: maxOutput}, &child.Head{W: &stderr, Left: maxErrors}
+	err := child.Run(bounded, cmd)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -280,7 +280,7 @@ func (g *Git) RunAs(ctx context.Context, env []string, stdin io.Reader, args ...
 	case err != nil:
 		return stdout.Bytes(), g.failure(args[0], stderr.Bytes(), err)
 	}
-	return bytes.Clone(stdout.Bytes()), nil
+	return stdout.Bytes(), nil
 }
 
 // denials are git's and ssh's own words, in the C locale, for a login that is missing or not accepted.

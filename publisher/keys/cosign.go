@@ -19,8 +19,8 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/child"
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
-	"github.com/wherry-dev/wherry/publisher/program"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -163,12 +163,12 @@ func (c *cosignProgram) run(ctx context.Context, stdin []byte, args ...string) (
 	limited, cancel := context.WithTimeout(ctx, cosignTimeout)
 	defer cancel()
 	cmd := exec.Command(c.program, args...)
-	stdout, stderr := &program.HeadWriter{Limit: maxCosignOutput + 1}, &program.HeadWriter{Limit: maxCosignOutput}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), stdout, stderr
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &child.Head{W: &stdout, Left: maxCosignOutput + 1}, &child.Head{W: &stderr, Left: maxCosignOutput}
 	if c.pin != "" {
 		cmd.Env = append(os.Environ(), PINVariable+"="+c.pin)
 	}
-	err := program.Run(limited, cmd)
+	err := child.Run(limited, cmd)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()

@@ -17,9 +17,9 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/wherry-dev/wherry/bundle/child"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/checks"
-	"github.com/wherry-dev/wherry/publisher/program"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
@@ -84,11 +84,12 @@ func runCheck(ctx context.Context, c promotion.Check, q CheckQuestion, o CheckOp
 }
 
 func command(ctx context.Context, text string, body []byte, o CheckOptions) (gate.Result, string) {
-	out := &program.HeadWriter{Limit: maxOutput}
+	var output bytes.Buffer
+	out := &child.Head{W: &output, Left: maxOutput}
 	cmd := exec.Command("sh", "-c", text)
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = o.Dir, checks.Environment(o.Env), bytes.NewReader(body), out, out
-	err := program.Run(ctx, cmd)
-	said := firstLine(out.Bytes())
+	err := child.Run(ctx, cmd)
+	said := firstLine(output.Bytes())
 	var exit *exec.ExitError
 	switch {
 	case err == nil:

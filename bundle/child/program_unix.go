@@ -1,6 +1,6 @@
 //go:build unix
 
-package program
+package child
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+func leadGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // endGroup asks the group that p leads to end, or kills it.
 func endGroup(p *os.Process, kill bool) {

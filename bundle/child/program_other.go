@@ -1,13 +1,13 @@
 //go:build !unix
 
-package program
+package child
 
 import (
 	"os"
 	"os/exec"
 )
 
-func ownGroup(*exec.Cmd) {}
+func leadGroup(*exec.Cmd) {}
 
 // endGroup kills p alone: there are no process groups here.
 func endGroup(p *os.Process, _ bool) { _ = p.Kill() }

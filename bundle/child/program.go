@@ -1,10 +1,6 @@
-// Package program runs other programs so that they end with their caller.
-//
-// Use [Run] in place of exec.Cmd.Run: what the program has started ends with it.
-package program
+package child
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os/exec"
@@ -20,7 +16,7 @@ func Run(ctx context.Context, cmd *exec.Cmd) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ownGroup(cmd)
+	leadGroup(cmd)
 	cmd.WaitDelay = programGrace
 	if err := cmd.Start(); err != nil {
 		return err
@@ -45,18 +41,4 @@ func Run(ctx context.Context, cmd *exec.Cmd) error {
 		<-ended
 	}
 	return ctx.Err()
-}
-
-// HeadWriter keeps the first Limit bytes and drops the rest, so that a full pipe does not block a program, and the output
-// does not fill the memory.
-type HeadWriter struct {
-	bytes.Buffer
-	Limit int // in bytes
-}
-
-func (w *HeadWriter) Write(p []byte) (int, error) {
-	if room := w.Limit - w.Len(); room > 0 {
-		w.Buffer.Write(p[:min(room, len(p))])
-	}
-	return len(p), nil
 }
