@@ -60,7 +60,7 @@ type Assignment struct {
 	Drift     string `json:"drift,omitempty"`
 	OnFailure string `json:"onFailure,omitempty"`
 	OnRemove  string `json:"onRemove,omitempty"`
-	// Health lists the conditions, of package health, that objects have to meet.
+	// Health lists the conditions, of package manifests, that objects have to meet.
 	Health []string `json:"health,omitempty"`
 	// RestartOnConfig asks that workloads restart when the configuration that they use changes.
 	RestartOnConfig bool  `json:"restartOnConfig,omitempty"`

@@ -9,7 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
-	"github.com/wherry-dev/wherry/bundle/health"
+	"github.com/wherry-dev/wherry/bundle/manifests"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
@@ -29,7 +29,7 @@ type Settings struct {
 	OnFailure string
 	// OnRemove is "orphan" if the applied objects stay when the assignment is removed.
 	OnRemove string
-	// Health lists conditions as package health has them, in the order in which they were written.
+	// Health lists conditions as package manifests has them, in the order in which they were written.
 	Health []string
 	// RestartOnConfig is true if workloads restart when their configuration changes.
 	RestartOnConfig bool
@@ -186,7 +186,7 @@ func hintOf(value string, allowed []string) string {
 	return "known: " + strings.Join(allowed, ", ")
 }
 
-// healthConditions reads one condition to a line; see package health.
+// healthConditions reads one condition to a line; see manifests.ParseHealth.
 func healthConditions(a kinds.Annotation) ([]string, error) {
 	const form = "write .status.phase == Running or GitRepo: .status.readyClusters == 1, one condition to a line"
 	if len(a.Value) > maxHealthBytes {
@@ -198,7 +198,7 @@ func healthConditions(a kinds.Annotation) ([]string, error) {
 		if line == "" {
 			continue
 		}
-		c, err := health.Parse(line)
+		c, err := manifests.ParseHealth(line)
 		if err != nil {
 			return nil, a.Mistake(form, "%v", err)
 		}

@@ -2,7 +2,7 @@
 //
 // Agents read the files of an assignment with it, and so does the publisher before it signs them: nothing is signed that an
 // agent refuses to parse. Begin with [Parse]; [Read] goes on after a mistake. YAML is read as kubectl reads it, but for a key
-// that a mapping has twice, which is a mistake. No mistake quotes a value, which may be a secret.
+// that a mapping has twice, which is a mistake. [ParseHealth] reads the conditions of the annotation wherry.dev/health. No mistake quotes a value, which may be a secret.
 package manifests
 
 import (

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/health"
+	"github.com/wherry-dev/wherry/bundle/manifests"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -20,7 +20,7 @@ import (
 // selects nothing would always count as met.
 func (p *plan) expect(conditions []string) error {
 	for _, text := range conditions {
-		c, err := health.Parse(text)
+		c, err := manifests.ParseHealth(text)
 		if err != nil {
 			return failure(InvalidHealth, "health condition: %w", err)
 		}
@@ -38,7 +38,7 @@ func (p *plan) expect(conditions []string) error {
 	return nil
 }
 
-func unconcerned(c health.Condition) string {
+func unconcerned(c manifests.HealthCondition) string {
 	switch {
 	case c.Name != "":
 		return fmt.Sprintf("the assignment has no %s of the name %s", c.Kind, c.Name)
@@ -49,7 +49,7 @@ func unconcerned(c health.Condition) string {
 }
 
 // concerns reports whether a condition selects an object.
-func (p *plan) concerns(c health.Condition, m manifest) bool {
+func (p *plan) concerns(c manifests.HealthCondition, m manifest) bool {
 	if c.Kind == "" {
 		return p.custom(m.GroupVersionKind().GroupKind())
 	}

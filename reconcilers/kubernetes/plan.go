@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/wherry-dev/wherry/bundle/health"
+	"github.com/wherry-dev/wherry/bundle/manifests"
 )
 
 // plan is the desired state of an assignment: its manifests, in the namespaces and versions in which they are
@@ -26,14 +26,14 @@ type plan struct {
 	defined    map[schema.GroupKind]bool // kinds that the assignment itself defines; true: namespaced
 	origins    map[object.ObjMetadata]string
 	adapted    map[object.ObjMetadata]string // to the version that their manifest names
-	conditions map[object.ObjMetadata][]health.Condition
+	conditions map[object.ObjMetadata][]manifests.HealthCondition
 }
 
 func newPlan(engine *Engine, scheme func() *runtime.Scheme) *plan {
 	return &plan{
 		engine: engine, scheme: scheme,
 		defined: map[schema.GroupKind]bool{}, origins: map[object.ObjMetadata]string{}, adapted: map[object.ObjMetadata]string{},
-		conditions: map[object.ObjMetadata][]health.Condition{},
+		conditions: map[object.ObjMetadata][]manifests.HealthCondition{},
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/bundle/health"
+	"github.com/wherry-dev/wherry/bundle/manifests"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
@@ -32,7 +32,7 @@ func (r *renderedFiles) aboutNothing() (all []finding.Finding) {
 	slices.Sort(rendered)
 	rendered = slices.Compact(rendered)
 	for _, text := range r.assignment.Health {
-		c, err := health.Parse(text)
+		c, err := manifests.ParseHealth(text)
 		if err != nil || c.Kind == "" || r.renders(c.Kind, c.Name) {
 			continue
 		}

@@ -1,4 +1,4 @@
-package health
+package manifests
 
 import (
 	"strings"
@@ -10,17 +10,17 @@ import (
 )
 
 func TestParseReadsWhatStringWrites(t *testing.T) {
-	for line, want := range map[string]Condition{
+	for line, want := range map[string]HealthCondition{
 		".status.phase == Running":                                         {Path: ".status.phase", Value: "Running"},
 		"  {$.status.phase} == 'is running' ":                              {Path: "$.status.phase", Value: "is running"},
 		`GitRepo: .status.conditions[?(@.type == "Ready")].status == True`: {Kind: "GitRepo", Path: `.status.conditions[?(@.type == "Ready")].status`, Value: "True"},
 		`GitRepo/shop.web-1: .status.readyClusters == "1"`:                 {Kind: "GitRepo", Name: "shop.web-1", Path: ".status.readyClusters", Value: "1"},
 		`.metadata.annotations.example\.com/a: b == c`:                     {Path: `.metadata.annotations.example\.com/a: b`, Value: "c"},
 	} {
-		got, err := Parse(line)
+		got, err := ParseHealth(line)
 		require.NoError(t, err, line)
 		require.Equal(t, want, got, line)
-		again, err := Parse(got.String())
+		again, err := ParseHealth(got.String())
 		require.NoError(t, err, line)
 		require.Equal(t, got, again, line)
 	}
@@ -38,7 +38,7 @@ func TestParseReadsWhatStringWrites(t *testing.T) {
 		".a}{range .b[*] == c":  "has more than one path",
 		".a}text{.b == c":       "has more than one path",
 	} {
-		_, err := Parse(line)
+		_, err := ParseHealth(line)
 		require.ErrorContains(t, err, want, line)
 	}
 }
@@ -80,7 +80,7 @@ func TestCheckSaysWhatIsThereInstead(t *testing.T) {
 		`.status.commit[?(@.type=="Ready")] == True`:               "abc is not array or slice and cannot be filtered",
 	} {
 		t.Run(line, func(t *testing.T) {
-			c, err := Parse(line)
+			c, err := ParseHealth(line)
 			require.NoError(t, err)
 			for range 2 { // a path is not worn by its use
 				found, ok := c.Check(object)
@@ -90,12 +90,12 @@ func TestCheckSaysWhatIsThereInstead(t *testing.T) {
 		})
 	}
 	require.Len(t, object["status"].(map[string]any)["conditions"], 3, "the object is left as it is")
-	_, ok := Condition{Path: ".status.phase", Value: "Running"}.Check(nil)
+	_, ok := HealthCondition{Path: ".status.phase", Value: "Running"}.Check(nil)
 	require.False(t, ok)
 }
 
 func TestWhatIsQuotedIsShort(t *testing.T) {
-	found, ok := Condition{Path: ".a", Value: "b"}.Check(map[string]any{"a": strings.Repeat("ö", 500) + "\xff"})
+	found, ok := HealthCondition{Path: ".a", Value: "b"}.Check(map[string]any{"a": strings.Repeat("ö", 500) + "\xff"})
 	require.False(t, ok)
 	require.True(t, utf8.ValidString(found))
 	require.LessOrEqual(t, len(found), maxFound+len("…"))
@@ -110,11 +110,11 @@ func FuzzConditions(f *testing.F) {
 		f.Add(line, gitRepo)
 	}
 	f.Fuzz(func(t *testing.T, line, content string) {
-		c, err := Parse(line)
+		c, err := ParseHealth(line)
 		if err != nil {
 			return
 		}
-		again, err := Parse(c.String())
+		again, err := ParseHealth(c.String())
 		require.NoError(t, err)
 		require.Equal(t, c, again)
 		var object map[string]any

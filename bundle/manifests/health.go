@@ -1,12 +1,4 @@
-// Package health parses and checks the conditions of the annotation wherry.dev/health, which define when an object of a
-// kind unknown to wherry's engines is healthy:
-//
-//	.status.phase == Running
-//	GitRepo: .status.conditions[?(@.type=="Ready")].status == True
-//	GitRepo/shop: .status.readyClusters == 1
-//
-// The scheduler parses the annotation and passes on the output of String, which agents parse.
-package health
+package manifests
 
 import (
 	"encoding/json"
@@ -22,8 +14,8 @@ import (
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
-// Condition requires a value in an object.
-type Condition struct {
+// HealthCondition requires a value in an object.
+type HealthCondition struct {
 	// Kind and Name select objects. Without a name, the condition is for all objects of the kind; without a kind, for
 	// every object that the engine cannot judge by itself.
 	Kind, Name string
@@ -34,7 +26,7 @@ type Condition struct {
 }
 
 // String returns the condition in the form that Parse reads.
-func (c Condition) String() string {
+func (c HealthCondition) String() string {
 	var about string
 	switch {
 	case c.Name != "":
@@ -48,8 +40,8 @@ func (c Condition) String() string {
 // about matches the text before a path: a kind and perhaps a name.
 var about = lazyregexp.New(`^([A-Z][A-Za-z0-9]*)(?:/([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?))?:\s+`)
 
-// Parse reads one line. Braces around the path and quotes around the value are taken off.
-func Parse(line string) (c Condition, err error) {
+// ParseHealth reads one line. Braces around the path and quotes around the value are taken off.
+func ParseHealth(line string) (c HealthCondition, err error) {
 	text := strings.TrimSpace(line)
 	if found := about.FindStringSubmatch(text); found != nil {
 		c.Kind, c.Name, text = found[1], found[2], text[len(found[0]):]
@@ -86,7 +78,7 @@ func unquote(s string) string {
 }
 
 // Check reports whether the content of an object meets the condition. If not, found briefly describes the content.
-func (c Condition) Check(object map[string]any) (found string, ok bool) {
+func (c HealthCondition) Check(object map[string]any) (found string, ok bool) {
 	path := jsonpath.New("").AllowMissingKeys(true) // each time anew: using it changes it
 	if err := path.Parse("{" + c.Path + "}"); err != nil {
 		return "no path", false
