@@ -2,7 +2,8 @@
 //
 // Begin with [Push], which moves the branch itself, or with [Propose], which keeps one change request for it, as Kalypso
 // does. [PushEdit] and [ProposeEdit] do the same with a change of a few files, such as a promotion. The files are those that package outdir writes, and the same folders are owned completely: stale files go, other
-// people's stay.
+// people's stay. [InitGit] runs the git program in a repository of its own: no hook runs, no password is asked for, and a login
+// is never among the arguments of a process.
 //
 // The same input on the same branch gives the same commit, so a run may be repeated, and one that was cut off at any point
 // is completed by the next. Branches are moved only from the commit that was read, and the server's own list of branches is
@@ -18,7 +19,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wherry-dev/wherry/publisher/gitcmd"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -176,11 +176,11 @@ func run(ctx context.Context, t Target, o Options, step func(repository, Options
 		return Outcome{}, err
 	}
 	o = o.withDefaults()
-	remote, err := gitcmd.RemoteOf(t.URL, o.User, o.Password)
+	remote, err := RemoteOf(t.URL, o.User, o.Password)
 	if err != nil {
 		return Outcome{}, err
 	}
-	g, err := gitcmd.Init(ctx, remote, o.Timeout)
+	g, err := InitGit(ctx, remote, o.Timeout)
 	if err != nil {
 		return Outcome{}, err
 	}

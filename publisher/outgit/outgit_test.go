@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/e2e/doubles/forgetest"
-	"github.com/wherry-dev/wherry/publisher/gitcmd"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -279,7 +278,7 @@ func TestALoginThatIsNotAcceptedIsSaidWithoutIt(t *testing.T) {
 	s := forgetest.New(t, "gitea")
 	for _, login := range []string{"", "robot:wrong-password-0123@", "wrong-token-0123456789@", "robot:" + forgetest.Reader + "@"} {
 		_, err := Push(t.Context(), Target{URL: strings.Replace(s.URL, "://", "://"+login, 1), Branch: "dev"}, edge(), Options{})
-		require.ErrorIs(t, err, gitcmd.ErrDenied, login)
+		require.ErrorIs(t, err, ErrDenied, login)
 		for _, secret := range []string{"wrong-password-0123", "wrong-token-0123456789", forgetest.Reader, "@"} {
 			require.NotContains(t, err.Error(), secret)
 		}
@@ -320,7 +319,7 @@ func TestTheUsersConfigurationStaysOut(t *testing.T) {
 	netrc := "machine 127.0.0.1 login robot password " + forgetest.Writer + "\n"
 	require.NoError(t, os.WriteFile(filepath.Join(home, ".netrc"), []byte(netrc), 0o600))
 	_, err = Push(t.Context(), Target{URL: s.URL, Branch: "dev"}, changed("2"), Options{})
-	require.ErrorIs(t, err, gitcmd.ErrDenied, "without TLS neither a credential helper nor ~/.netrc is asked")
+	require.ErrorIs(t, err, ErrDenied, "without TLS neither a credential helper nor ~/.netrc is asked")
 
 	plain, err := url.Parse(s.URL)
 	require.NoError(t, err)
@@ -345,9 +344,9 @@ func TestNoFileIsFetchedThatIsNotNeeded(t *testing.T) {
 		gittest.CommitFiles(t, s.Git, "dev", large)
 		large["big"] += "."
 	}
-	remote, err := gitcmd.RemoteOf(target(s).URL, "", "")
+	remote, err := RemoteOf(target(s).URL, "", "")
 	require.NoError(t, err)
-	g, err := gitcmd.Init(t.Context(), remote, time.Minute)
+	g, err := InitGit(t.Context(), remote, time.Minute)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, g.Close()) }()
 	r := repository{Git: g}

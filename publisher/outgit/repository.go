@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wherry-dev/wherry/publisher/gitcmd"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -24,7 +23,7 @@ import (
 // folders, and the files that were asked for. Neither history nor files are fetched otherwise, so that the cost follows the
 // change and not the repository.
 type repository struct {
-	*gitcmd.Git
+	*Git
 	// known are the branches that were read just before; nil if they have to be read again.
 	known map[string]string
 }
@@ -285,7 +284,7 @@ func (r repository) push(ctx context.Context, commit, branch, old string) error 
 		return nil
 	case heads[branch] != old || pushErr == nil:
 		return errMoved
-	case errors.Is(pushErr, gitcmd.ErrDenied):
+	case errors.Is(pushErr, ErrDenied):
 		return pushErr
 	}
 	return &RefusedError{Branch: branch, Err: pushErr}

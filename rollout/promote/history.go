@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
-	"github.com/wherry-dev/wherry/publisher/gitcmd"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/outgit"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -22,7 +22,7 @@ type history struct {
 	mirrors map[string]string
 	timeout time.Duration
 
-	git   *gitcmd.Git
+	git   *outgit.Git
 	there map[string]bool // commits that were found in git
 }
 
@@ -34,14 +34,14 @@ func (h *history) open(ctx context.Context) error {
 		return nil
 	}
 	a := h.access(gitrepo.Mirrors(h.mirrors).Of(h.base.Repo))
-	remote, err := gitcmd.RemoteOf(a.URL, a.User, a.Password)
+	remote, err := outgit.RemoteOf(a.URL, a.User, a.Password)
 	if err != nil {
 		return err
 	}
 	if h.timeout <= 0 {
 		h.timeout = 2 * time.Minute
 	}
-	g, err := gitcmd.Init(ctx, remote, h.timeout)
+	g, err := outgit.InitGit(ctx, remote, h.timeout)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/wherry-dev/wherry/e2e/doubles/forgetest"
 	"github.com/wherry-dev/wherry/publisher/forge"
-	"github.com/wherry-dev/wherry/publisher/gitcmd"
 	"github.com/wherry-dev/wherry/publisher/outgit"
 	"github.com/wherry-dev/wherry/rollout/gate"
 )
@@ -381,7 +380,7 @@ func TestAPushThatIsRefused(t *testing.T) {
 	p.Access = reader
 	all, err := p.Pass(t.Context(), Options{To: "stage", Now: w.now})
 	require.NoError(t, err)
-	require.ErrorIs(t, all.Results[0].Err, gitcmd.ErrDenied, "a token that may only read")
+	require.ErrorIs(t, all.Results[0].Err, outgit.ErrDenied, "a token that may only read")
 	require.NotContains(t, all.Results[0].Reason, forgetest.Reader)
 
 	w.forge.Protect("stage")

@@ -7,13 +7,13 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/show"
-	"github.com/wherry-dev/wherry/publisher/gitcmd"
+	"github.com/wherry-dev/wherry/publisher/outgit"
 	"github.com/wherry-dev/wherry/rollout/gate"
 )
 
 func short(commit string) string { return commit[:min(len(commit), 7)] }
 
-func oneLine(text string) string { return gitcmd.OneLine(text) }
+func oneLine(text string) string { return outgit.OneLine(text) }
 
 // cut makes foreign text one printable line of at most limit characters.
 func cut(text string, limit int) string {

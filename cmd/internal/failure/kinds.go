@@ -29,7 +29,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/author"
 	"github.com/wherry-dev/wherry/publisher/codeowners"
 	"github.com/wherry-dev/wherry/publisher/forge"
-	"github.com/wherry-dev/wherry/publisher/gitcmd"
 	"github.com/wherry-dev/wherry/publisher/migrate"
 	"github.com/wherry-dev/wherry/publisher/outgit"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -195,8 +194,8 @@ var atForge = cli.Kinds{
 	cli.As[*outgit.ForeignBranchError](cli.Failed, "merge or delete that branch"),
 	cli.As[*outgit.RefusedError](cli.Denied, "{denied}"),
 	cli.Is(outgit.ErrBusy, cli.NotYet, "run the command again"),
-	cli.Is(gitcmd.ErrNoGit, cli.Failed, "install git 2.36 or newer"),
-	cli.Is(gitcmd.ErrDenied, cli.Denied, "{token}"),
+	cli.Is(outgit.ErrNoGit, cli.Failed, "install git 2.36 or newer"),
+	cli.Is(outgit.ErrDenied, cli.Denied, "{token}"),
 	cli.Is(forge.ErrUnauthorized, cli.Denied, "{token}"),
 	cli.Is(forge.ErrForbidden, cli.Denied, "the token must be allowed to write to the repository, to its change requests and to commit statuses"),
 	func(err error) *cli.Error {
@@ -211,7 +210,7 @@ var atForge = cli.Kinds{
 	},
 	cli.Is(forge.ErrNotFound, cli.Failed, "is the URL right, and may the token see the repository?"),
 	cli.Is(forge.ErrUnavailable, cli.Failed, "run the command again: it goes on where this run ended"),
-	cli.As[*gitcmd.Error](cli.Failed, "is the repository there, and can it be reached? The command can be repeated at any time"),
+	cli.As[*outgit.GitError](cli.Failed, "is the repository there, and can it be reached? The command can be repeated at any time"),
 }
 
 // refusals are the hints for what is not trusted.

@@ -1,9 +1,4 @@
-// Package gitcmd runs the git program in a repository of its own, without what a machine's users have set up for theirs.
-//
-// Begin with [Init], which makes an empty bare repository, and run commands with [Git.Run]. No hook runs, no password is
-// asked for, and of the user's configuration only that is taken which reaches a server: credential helpers, proxies,
-// certificates, the ssh command. Logins of helpers and of ~/.netrc go over TLS only. A login never appears among the arguments of a process, and never in an error.
-package gitcmd
+package outgit
 
 import (
 	"bytes"
@@ -116,9 +111,9 @@ type Git struct {
 	timeout time.Duration
 }
 
-// Init makes an empty repository, in which r is the remote origin and whose format of hashes is that of r: sha1, or sha256.
+// InitGit makes an empty repository, in which r is the remote origin and whose format of hashes is that of r: sha1, or sha256.
 // Each command gets timeout. The caller closes it.
-func Init(ctx context.Context, r Remote, timeout time.Duration) (*Git, error) {
+func InitGit(ctx context.Context, r Remote, timeout time.Duration) (*Git, error) {
 	if _, err := exec.LookPath("git"); err != nil {
 		return nil, ErrNoGit
 	}
@@ -240,14 +235,14 @@ func settings(all []setting) []string {
 	return env
 }
 
-// Error is a git command that failed.
-type Error struct {
+// GitError is a git command that failed.
+type GitError struct {
 	Command string // such as "git push"
 	Text    string // what git said, as one printable line without logins
 	err     error
 }
 
-func (e *Error) Error() string {
+func (e *GitError) Error() string {
 	if e.Text == "" {
 		return fmt.Sprintf("%s: %v", e.Command, e.err)
 	}
@@ -255,7 +250,7 @@ func (e *Error) Error() string {
 }
 
 // Unwrap returns [ErrDenied] for a login that was not accepted, or the reason why git could not run.
-func (e *Error) Unwrap() error { return e.err }
+func (e *GitError) Unwrap() error { return e.err }
 
 // Run runs git with args and returns its output. Its error is an [*Error], or of ctx.
 func (g *Git) Run(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
@@ -274,9 +269,9 @@ func (g *Git) RunAs(ctx context.Context, env []string, stdin io.Reader, args ...
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case bounded.Err() != nil:
-		return nil, &Error{Command: "git " + args[0], err: context.Cause(bounded)}
+		return nil, &GitError{Command: "git " + args[0], err: context.Cause(bounded)}
 	case err == nil && stdout.Len() == maxOutput:
-		return nil, &Error{Command: "git " + args[0], Text: "the repository is too large", err: gitrepo.ErrTooLarge}
+		return nil, &GitError{Command: "git " + args[0], Text: "the repository is too large", err: gitrepo.ErrTooLarge}
 	case err != nil:
 		return stdout.Bytes(), g.failure(args[0], stderr.Bytes(), err)
 	}
@@ -291,7 +286,7 @@ func (g *Git) failure(command string, stderr []byte, err error) error {
 	if slices.ContainsFunc(denials, func(words string) bool { return strings.Contains(text, words) }) {
 		err = ErrDenied
 	}
-	return &Error{Command: "git " + command, Text: OneLine(text), err: err}
+	return &GitError{Command: "git " + command, Text: OneLine(text), err: err}
 }
 
 // OneLine makes what git or a server says one printable line of bounded length.

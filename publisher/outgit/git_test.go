@@ -1,4 +1,4 @@
-package gitcmd
+package outgit
 
 import (
 	"context"
@@ -55,8 +55,8 @@ func TestNoErrorRepeatsALogin(t *testing.T) {
 	for _, secret := range []string{password, pair, "se%2Fcr", "robot:"} {
 		require.NotContains(t, text, secret)
 	}
-	_, err = Init(t.Context(), remote, time.Minute)
-	var failed *Error
+	_, err = InitGit(t.Context(), remote, time.Minute)
+	var failed *GitError
 	require.ErrorAs(t, err, &failed)
 	require.Contains(t, err.Error(), "git ls-remote: ")
 	require.NotContains(t, err.Error(), "cr+et")
@@ -72,11 +72,11 @@ func TestAServerThatDoesNotAnswerEndsTheCommand(t *testing.T) {
 	url := gittest.Serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	remote, err := RemoteOf(url, "", "")
 	require.NoError(t, err)
-	_, err = Init(t.Context(), remote, 50*time.Millisecond)
+	_, err = InitGit(t.Context(), remote, 50*time.Millisecond)
 	require.EqualError(t, err, "git ls-remote: not done within 50ms")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = Init(ctx, remote, time.Minute)
+	_, err = InitGit(ctx, remote, time.Minute)
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -85,12 +85,12 @@ func TestNothingStaysBehind(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	remote, err := RemoteOf(filepath.Join(temp, "none"), "", "")
 	require.NoError(t, err)
-	_, err = Init(t.Context(), remote, time.Minute)
+	_, err = InitGit(t.Context(), remote, time.Minute)
 	require.Error(t, err)
 	entries, err := os.ReadDir(temp)
 	require.NoError(t, err)
 	require.Empty(t, entries)
 	t.Setenv("PATH", temp)
-	_, err = Init(t.Context(), remote, time.Minute)
+	_, err = InitGit(t.Context(), remote, time.Minute)
 	require.True(t, errors.Is(err, ErrNoGit))
 }
