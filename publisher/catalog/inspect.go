@@ -1,7 +1,8 @@
 // Package catalog lists, inspects and compares published releases.
 //
 // Begin with [List] for the releases that agents follow, with [Releases] for those of one cluster type, and with [Inspect] for
-// one bundle. [Between] compares two releases, [Environments] the records of two environments. The package writes nothing.
+// one bundle. [Between] compares two releases, [Environments] the records of two environments, and
+// [ReadTrips] returns what a medium would carry to each site. The package writes nothing.
 package catalog
 
 import (

@@ -14,11 +14,11 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/settings"
-	"github.com/wherry-dev/wherry/publisher/trips"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -67,7 +67,7 @@ func (p *planning) runOffline(cmd *cobra.Command, args []string, link impact.Lin
 	if err != nil {
 		return err
 	}
-	r := trips.Request{Label: p.offline.label, Link: link, Now: time.Now()}
+	r := catalog.TripRequest{Label: p.offline.label, Link: link, Now: time.Now()}
 	clusters, s, err := p.roster(cmd, args, s)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (p *planning) runOffline(cmd *cobra.Command, args []string, link impact.Lin
 	if r.Fleet, err = p.clusters(cmd, clusters, s, r.Environment); err != nil {
 		return err
 	}
-	t, err := trips.Look(cmd.Context(), r)
+	t, err := catalog.ReadTrips(cmd.Context(), r)
 	if err != nil {
 		if errors.As(err, new(*export.ArtifactError)) {
 			return err // of another registry than that of the releases

@@ -10,12 +10,12 @@ import (
 	"text/tabwriter"
 
 	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/impact"
-	"github.com/wherry-dev/wherry/publisher/trips"
 )
 
 // Trips writes what media would carry, the totals first.
-func Trips(w io.Writer, t *trips.Trips) error {
+func Trips(w io.Writer, t *catalog.Trips) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s\n", show.Line(TripsSummary(t)))
 	if len(t.Sites) > 0 {
@@ -46,7 +46,7 @@ func head(column string) string {
 }
 
 // TripsMarkdown returns what media would carry as Markdown, with at most 50 sites.
-func TripsMarkdown(t *trips.Trips) []byte {
+func TripsMarkdown(t *catalog.Trips) []byte {
 	var c comment
 	fmt.Fprintf(&c, "**wherry plan --offline:** %s\n", show.Markdown(TripsSummary(t)))
 	rows := tripRows(t)
@@ -66,7 +66,7 @@ func TripsMarkdown(t *trips.Trips) []byte {
 }
 
 // TripsSummary returns one line about all sites.
-func TripsSummary(t *trips.Trips) string {
+func TripsSummary(t *catalog.Trips) string {
 	if len(t.Sites) == 0 {
 		return t.Environment + ": no clusters are known"
 	}
@@ -85,8 +85,8 @@ func TripsSummary(t *trips.Trips) string {
 }
 
 // firstEnd returns the site for which a medium has to be imported first; nil if there is none.
-func firstEnd(t *trips.Trips) *trips.Site {
-	var first *trips.Site
+func firstEnd(t *catalog.Trips) *catalog.TripSite {
+	var first *catalog.TripSite
 	for i, s := range t.Sites {
 		if s.Behind && !s.ExpiresAt.IsZero() && (first == nil || s.ExpiresAt.Before(first.ExpiresAt)) {
 			first = &t.Sites[i]
@@ -96,7 +96,7 @@ func firstEnd(t *trips.Trips) *trips.Site {
 }
 
 // tripRows returns the table, the head first.
-func tripRows(t *trips.Trips) [][]string {
+func tripRows(t *catalog.Trips) [][]string {
 	if len(t.Sites) == 0 {
 		return nil
 	}
@@ -119,7 +119,7 @@ func tripRows(t *trips.Trips) [][]string {
 	return rows
 }
 
-func tripBehind(s trips.Site) string {
+func tripBehind(s catalog.TripSite) string {
 	switch {
 	case !s.Behind:
 		return "no"
@@ -130,7 +130,7 @@ func tripBehind(s trips.Site) string {
 }
 
 // tripContent returns the size of a site's package, and how much of it signatures and other referrers take.
-func tripContent(s trips.Site) string {
+func tripContent(s catalog.TripSite) string {
 	if s.ReferrerBytes == 0 {
 		return tripSize(s.Bytes, s.About)
 	}
@@ -144,7 +144,7 @@ func tripSize(bytes int64, about bool) string {
 	return show.Size(bytes)
 }
 
-func tripValid(s trips.Site) string {
+func tripValid(s catalog.TripSite) string {
 	switch {
 	case s.DaysLeft == nil:
 		return "-"
@@ -154,7 +154,7 @@ func tripValid(s trips.Site) string {
 	return show.Days(int64(*s.DaysLeft))
 }
 
-func tripHeard(s trips.Site) string {
+func tripHeard(s catalog.TripSite) string {
 	if s.LastHeard.IsZero() {
 		return "never"
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/diff"
-	"github.com/wherry-dev/wherry/publisher/trips"
 )
 
 func TestACommentIsBoundedAndCannotBeBrokenOutOf(t *testing.T) {
@@ -43,7 +43,7 @@ func TestACommentIsBoundedAndCannotBeBrokenOutOf(t *testing.T) {
 
 func TestTripsShowWhatReferrersTake(t *testing.T) {
 	var b bytes.Buffer
-	require.NoError(t, Trips(&b, &trips.Trips{Environment: "prod", Behind: 1, Bytes: 3 << 20, Sites: []trips.Site{
+	require.NoError(t, Trips(&b, &catalog.Trips{Environment: "prod", Behind: 1, Bytes: 3 << 20, Sites: []catalog.TripSite{
 		{Name: "dock", Clusters: 1, ClusterTypes: []string{"shop"}, Behind: true, Bytes: 3 << 20, ReferrerBytes: 1 << 20},
 		{Name: "quay", Clusters: 1, ClusterTypes: []string{"shop"}, Releases: new(int64)},
 	}}))

@@ -1,9 +1,4 @@
-// Package trips says what a medium would carry to each site of an environment: how many bytes, for how long that is valid, and how
-// far the site is behind.
-//
-// Begin with Look. It compares published releases with those that clusters are known to run, and renders nothing. The sizes are
-// those of the site packages that an export would write with the same base; see package airgap/export.
-package trips
+package catalog
 
 import (
 	"cmp"
@@ -22,12 +17,11 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/published"
-	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/impact"
 )
 
-// Request says what to look at.
-type Request struct {
+// TripRequest says what to look at.
+type TripRequest struct {
 	From        oci.Location // of the releases
 	Environment string
 	Fleet       impact.Fleet
@@ -56,13 +50,13 @@ type Trips struct {
 	// About is true if Bytes of some site is an estimate.
 	About bool `json:"about,omitempty"`
 	// Sites are sorted, the worst first.
-	Sites []Site `json:"sites"`
+	Sites []TripSite `json:"sites"`
 	// Warnings are for people.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Site is what a medium would carry to a site.
-type Site struct {
+// TripSite is what a medium would carry to a site.
+type TripSite struct {
 	Name         string   `json:"site"`
 	Clusters     int      `json:"clusters"`
 	ClusterTypes []string `json:"clusterTypes"`
@@ -86,11 +80,11 @@ type Site struct {
 	// LastHeard is the time of the newest report of the cluster that has been silent longest; zero if one was never heard of.
 	LastHeard time.Time `json:"lastHeard,omitzero"`
 	// Streams are what the site's clusters follow, sorted by cluster type and ring.
-	Streams []Stream `json:"streams"`
+	Streams []TripStream `json:"streams"`
 }
 
-// Stream is a cluster type and a ring of a site's clusters.
-type Stream struct {
+// TripStream is a cluster type and a ring of a site's clusters.
+type TripStream struct {
 	ClusterType string `json:"clusterType"`
 	Ring        string `json:"ring,omitempty"`
 	Clusters    int    `json:"clusters"`
@@ -103,10 +97,10 @@ type Stream struct {
 	clusters  []impact.Cluster
 }
 
-// Look returns what media would carry now. It returns an error wrapping errdef.ErrNotFound if the environment has no release, and
+// ReadTrips returns what media would carry now. It returns an error wrapping errdef.ErrNotFound if the environment has no release, and
 // those of catalog.List.
-func Look(ctx context.Context, r Request) (*Trips, error) {
-	list, err := catalog.List(ctx, r.From, r.Environment, r.Now, r.Registry)
+func ReadTrips(ctx context.Context, r TripRequest) (*Trips, error) {
+	list, err := List(ctx, r.From, r.Environment, r.Now, r.Registry)
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +111,8 @@ func Look(ctx context.Context, r Request) (*Trips, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := looking{Request: r, at: at, newest: list, numbers: map[string]*int64{}, sizes: map[string]size{}}
-	t := &Trips{Environment: r.Environment, From: r.From.String(), ClustersFrom: r.Fleet.From, SiteLabel: r.Label, Link: r.Link, Sites: []Site{}}
+	l := looking{TripRequest: r, at: at, newest: list, numbers: map[string]*int64{}, sizes: map[string]size{}}
+	t := &Trips{Environment: r.Environment, From: r.From.String(), ClustersFrom: r.Fleet.From, SiteLabel: r.Label, Link: r.Link, Sites: []TripSite{}}
 	for _, s := range r.Fleet.Sites(r.Label) {
 		one, err := l.site(ctx, s)
 		if err != nil {
@@ -131,7 +125,7 @@ func Look(ctx context.Context, r Request) (*Trips, error) {
 	return t, nil
 }
 
-func (t *Trips) add(s Site) {
+func (t *Trips) add(s TripSite) {
 	t.Sites = append(t.Sites, s)
 	t.Bytes, t.About = t.Bytes+s.Bytes, t.About || s.About
 	if s.Behind {
@@ -141,8 +135,8 @@ func (t *Trips) add(s Site) {
 
 // worst compares two sites: those that are behind first, of these the ones furthest behind, then by what is valid for the shortest
 // time, then by size.
-func worst(a, b Site) int {
-	rank := func(s Site) int64 {
+func worst(a, b TripSite) int {
+	rank := func(s TripSite) int64 {
 		switch {
 		case !s.Behind:
 			return -1
@@ -156,9 +150,9 @@ func worst(a, b Site) int {
 
 // looking has what was read before, since many sites have the same releases.
 type looking struct {
-	Request
+	TripRequest
 	at       *published.Place
-	newest   []catalog.Listed
+	newest   []Listed
 	numbers  map[string]*int64 // of releases that run, by cluster type and digest; nil for one that is gone
 	sizes    map[string]size   // of packages
 	warnings []string
@@ -175,8 +169,8 @@ func (l *looking) warn(format string, args ...any) {
 	}
 }
 
-func (l *looking) site(ctx context.Context, from impact.Site) (s Site, err error) {
-	s = Site{Name: from.Name, Clusters: len(from.Clusters), ClusterTypes: from.ClusterTypes(), LastHeard: lastHeard(from.Clusters), Releases: new(int64)}
+func (l *looking) site(ctx context.Context, from impact.Site) (s TripSite, err error) {
+	s = TripSite{Name: from.Name, Clusters: len(from.Clusters), ClusterTypes: from.ClusterTypes(), LastHeard: lastHeard(from.Clusters), Releases: new(int64)}
 	for _, st := range streams(from.Clusters) {
 		if err := l.complete(ctx, &st); err != nil {
 			return s, err
@@ -218,25 +212,25 @@ func lastHeard(clusters []impact.Cluster) (at time.Time) {
 }
 
 // streams returns what clusters follow.
-func streams(clusters []impact.Cluster) (all []Stream) {
+func streams(clusters []impact.Cluster) (all []TripStream) {
 	for _, c := range clusters {
-		i := slices.IndexFunc(all, func(s Stream) bool { return s.ClusterType == c.ClusterType && s.Ring == c.Ring })
+		i := slices.IndexFunc(all, func(s TripStream) bool { return s.ClusterType == c.ClusterType && s.Ring == c.Ring })
 		if i < 0 {
 			i = len(all)
-			all = append(all, Stream{ClusterType: c.ClusterType, Ring: c.Ring})
+			all = append(all, TripStream{ClusterType: c.ClusterType, Ring: c.Ring})
 		}
 		all[i].Clusters++
 		all[i].clusters = append(all[i].clusters, c)
 	}
-	slices.SortFunc(all, func(a, b Stream) int {
+	slices.SortFunc(all, func(a, b TripStream) int {
 		return cmp.Or(cmp.Compare(a.ClusterType, b.ClusterType), cmp.Compare(a.Ring, b.Ring))
 	})
 	return all
 }
 
 // complete fills in the newest release, and how far clusters are behind it.
-func (l *looking) complete(ctx context.Context, s *Stream) error {
-	i := slices.IndexFunc(l.newest, func(r catalog.Listed) bool {
+func (l *looking) complete(ctx context.Context, s *TripStream) error {
+	i := slices.IndexFunc(l.newest, func(r Listed) bool {
 		return r.ClusterType == s.ClusterType && slices.Contains(r.Tags, bundle.MovingTag(s.Ring))
 	})
 	if i < 0 {
@@ -295,7 +289,7 @@ func (l *looking) number(ctx context.Context, clusterType string, d digest.Diges
 }
 
 // need returns the size of the package that the site needs: of the streams that are behind, with what the clusters have as its base.
-func (l *looking) need(ctx context.Context, all []Stream, has map[string][]digest.Digest) (total size, err error) {
+func (l *looking) need(ctx context.Context, all []TripStream, has map[string][]digest.Digest) (total size, err error) {
 	types := map[string][]string{} // by ring
 	var rings []string
 	for _, s := range all {

@@ -1,4 +1,4 @@
-package trips
+package catalog
 
 import (
 	"bytes"
@@ -85,13 +85,13 @@ func (w *world) release(ct, ring string, n int64, days int, artifacts ...bundle.
 
 func (w *world) look(clusters ...impact.Cluster) *Trips {
 	w.t.Helper()
-	t, err := Look(w.t.Context(), w.request(clusters...))
+	t, err := ReadTrips(w.t.Context(), w.request(clusters...))
 	require.NoError(w.t, err)
 	return t
 }
 
-func (w *world) request(clusters ...impact.Cluster) Request {
-	return Request{From: w.from, Environment: "prod", Fleet: impact.Fleet{From: impact.FromHub, Clusters: clusters}, Label: impact.SiteLabel, Link: 8000, Now: w.now}
+func (w *world) request(clusters ...impact.Cluster) TripRequest {
+	return TripRequest{From: w.from, Environment: "prod", Fleet: impact.Fleet{From: impact.FromHub, Clusters: clusters}, Label: impact.SiteLabel, Link: 8000, Now: w.now}
 }
 
 // exported is the length of the package that an export would write.
@@ -130,7 +130,7 @@ func TestAMediumCarriesWhatTheSiteLacks(t *testing.T) {
 	require.Empty(t, got.Warnings)
 	require.Equal(t, 3, got.Behind)
 	require.False(t, got.About)
-	byName, order := map[string]Site{}, []string{}
+	byName, order := map[string]TripSite{}, []string{}
 	for _, s := range got.Sites {
 		byName[s.Name], order = s, append(order, s.Name)
 	}
@@ -156,7 +156,7 @@ func TestAMediumCarriesWhatTheSiteLacks(t *testing.T) {
 
 func TestWhatIsGoneOrMissing(t *testing.T) {
 	w := newWorld(t)
-	_, err := Look(t.Context(), w.request(w.cluster("a", "shop", "quay", "", "", 0)))
+	_, err := ReadTrips(t.Context(), w.request(w.cluster("a", "shop", "quay", "", "", 0)))
 	require.ErrorIs(t, err, errdef.ErrNotFound)
 
 	canary := w.release("shop", "canary", 5, 10)
