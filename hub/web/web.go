@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	documentation "github.com/wherry-dev/wherry/docs/site"
@@ -101,10 +102,10 @@ func assets() fs.FS {
 	return sub
 }
 
-// parsed parses all pages, which are embedded. A page is named by its file.
-func parsed() *template.Template {
+// parsed returns all pages, which are embedded and parsed once. A page is named by its file.
+var parsed = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(functions()).ParseFS(assets(), "*.html"))
-}
+})
 
 // site shows one fleet.
 type site struct {
