@@ -1,6 +1,7 @@
 package undo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,52 +64,63 @@ func (s *search) checkScope() error {
 // previous returns the newest complete record whose content differs and was not undone; nil if the present content was given back
 // already.
 func (s *search) previous(ctx context.Context) (*bundle.VerifiedEnvironment, error) {
-	tags := s.newest()
-	own := slices.Index(tags, s.now.Tag())
-	for i := own; i < len(tags); i++ { // own is -1 if the record's tag was taken from it
-		v := s.record.Verified
-		if i != own {
-			var err error
-			if v, err = s.at.RecordAt(ctx, s.record, tags[i]); err != nil {
+	older := s.newest()
+	older = older[slices.Index(older, s.now.Tag())+1:] // all of them, if the record's tag was taken from it
+	for v := s.record.Verified; ; {
+		differs, err := s.differs(ctx, v.Record)
+		switch {
+		case err != nil:
+			return nil, err
+		case differs && !s.incomplete(v.Record):
+			return v, nil
+		case v.Record.Former != "":
+			rest, again, err := s.wentBack(ctx, v.Record, differs, older)
+			if again || err != nil {
 				return nil, err
 			}
-			if v == nil || published.OrderOfRecord(v).Compare(published.OrderOfRecord(s.record.Verified)) > 0 {
-				continue
-			}
+			older = rest
 		}
-		differs, err := s.differs(ctx, v.Record)
-		if err != nil {
-			return nil, err
-		}
-		if differs && !s.incomplete(v.Record) {
-			return v, nil
-		}
-		if v.Record.Former == "" {
-			continue
-		}
-		f, err := s.at.RecordAt(ctx, s.record, v.Record.Former)
-		if err != nil {
-			return nil, err
-		}
-		if f == nil {
-			return nil, fmt.Errorf("%w: record %s, to which %s went back, is not there any more", ErrNoPrevious, v.Record.Former, v.Record.Tag())
-		}
-		elsewhere, err := s.differs(ctx, f.Record)
-		if err != nil {
-			return nil, err
-		}
-		if !differs && !elsewhere {
-			before, err := s.before(ctx, tags, i)
-			if err != nil || before != nil {
-				return nil, err // this is what was undone
-			}
-			continue
-		}
-		if at := slices.Index(tags, v.Record.Former); at > i {
-			i = at - 1 // what lies between was undone
+		if v, older, err = s.next(ctx, older); v == nil || err != nil {
+			return nil, cmp.Or(err, fmt.Errorf("%w among the records of environment %s", ErrNoPrevious, s.Environment))
 		}
 	}
-	return nil, fmt.Errorf("%w among the records of environment %s", ErrNoPrevious, s.Environment)
+}
+
+// next returns the newest of the older records that is trusted, still there and not above the present one, and the tags of those before it.
+func (s *search) next(ctx context.Context, older []string) (*bundle.VerifiedEnvironment, []string, error) {
+	for i, tag := range older {
+		v, err := s.at.RecordAt(ctx, s.record, tag)
+		if err != nil || v != nil && published.OrderOfRecord(v).Compare(published.OrderOfRecord(s.record.Verified)) <= 0 {
+			return v, older[i+1:], err
+		}
+	}
+	return nil, nil, nil
+}
+
+// wentBack returns which of the older records come next after r, which went back to an earlier one: what lies between was undone. Again
+// reports whether r is how the present content was given back; then the record before r differs.
+func (s *search) wentBack(ctx context.Context, r bundle.EnvironmentRecord, differs bool, older []string) (rest []string, again bool, err error) {
+	f, err := s.at.RecordAt(ctx, s.record, r.Former)
+	if err != nil {
+		return nil, false, err
+	}
+	if f == nil {
+		return nil, false, fmt.Errorf("%w: record %s, to which %s went back, is not there any more", ErrNoPrevious, r.Former, r.Tag())
+	}
+	elsewhere, err := s.differs(ctx, f.Record)
+	if err != nil {
+		return nil, false, err
+	}
+	if differs || elsewhere {
+		return older[max(0, slices.Index(older, r.Former)):], false, nil
+	}
+	for before, err := range s.records(ctx, older) {
+		if err == nil {
+			again, err = s.differs(ctx, before.Record)
+		}
+		return older, again, err
+	}
+	return older, false, nil
 }
 
 // records yields the records under tags that are trusted and still there, until one cannot be read.
@@ -125,21 +137,6 @@ func (s *search) records(ctx context.Context, tags []string) iter.Seq2[*bundle.V
 
 // newest returns the own tags of the environment's records that are looked through, newest first.
 func (s *search) newest() []string { return s.record.Newest(published.Own, MaxRecords) }
-
-// before returns the record before that at i, if it differs from the present content; nil if it does not.
-func (s *search) before(ctx context.Context, tags []string, i int) (*bundle.VerifiedEnvironment, error) {
-	for v, err := range s.records(ctx, tags[i+1:]) {
-		if err != nil {
-			return nil, err
-		}
-		differs, err := s.differs(ctx, v.Record)
-		if !differs {
-			v = nil
-		}
-		return v, err
-	}
-	return nil, nil
-}
 
 // incomplete reports whether something that s is about is incomplete in a record.
 func (s *search) incomplete(r bundle.EnvironmentRecord) bool {
