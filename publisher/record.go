@@ -90,7 +90,7 @@ func (p *publication) publishRecord(ctx context.Context, at state.Record, next b
 	}
 	next.Epoch, next.Sequence = p.Trust.Epoch, 0
 	if v := at.Verified; v != nil && v.Record.Epoch == next.Epoch {
-		if at.Current && pending == nil && !at.Taken && sameRecord(v.Record, next) && (ledger.Same(last, workloads) || p.proofsWait(v.Record, last, workloads)) && !p.followsCommits(last, workloads) {
+		if at.Current && pending == nil && !at.Taken && sameRecord(v.Record, next) && !p.sayAgain(ledger.Compare(last, workloads), v.Record.IssuedAt) {
 			moved, err := releases.Settle(ctx, at.Repo, v.Descriptor, v.Record.Tag(), []string{bundle.LatestTag}, at.Tags)
 			if moved {
 				return publishedRecord(at, releases.OutcomePublished), err
@@ -124,22 +124,18 @@ func (p *publication) publishRecord(ctx context.Context, at state.Record, next b
 // ProofsEvery is the least time between a record and the next one that says nothing new but proofs.
 const ProofsEvery = 10 * time.Minute
 
-// proofsWait reports whether next says nothing else than the ledger of a record but proofs, and comes too early for that, or the keys are
-// not enough to sign it, so that people would have to.
-func (p *publication) proofsWait(record bundle.EnvironmentRecord, last, next *ledger.Ledger) bool {
-	return ledger.SameButProofs(last, next) && (p.IssuedAt.Sub(record.IssuedAt) < ProofsEvery || len(p.signer.Keys) < p.Trust.Need())
-}
-
-// followsCommits reports whether next reads sources at other commits than the ledger of a record, and a record has to say so. That alone is
-// no reason to ask people for signatures.
-func (p *publication) followsCommits(last, next *ledger.Ledger) bool {
-	return p.opts.Commits && len(p.signer.Keys) >= p.Trust.Need() && !ledger.SameCommits(last, next)
+// sayAgain reports whether a record that was issued at a time is followed by one whose ledger alone differs. New proofs come [ProofsEvery] at
+// most, new commits of sources if they are asked for, and neither is a reason to ask people for signatures.
+func (p *publication) sayAgain(d ledger.Difference, issued time.Time) bool {
+	alone := len(p.signer.Keys) >= p.Trust.Need()
+	return d.Content || alone && (d.Proofs && p.IssuedAt.Sub(issued) >= ProofsEvery || d.Commits && p.opts.Commits)
 }
 
 // hasLedger reports whether a record that waits for signatures has this ledger.
 func (p *publication) hasLedger(ctx context.Context, at state.Record, pending *bundle.VerifiedEnvironment, workloads *ledger.Ledger) bool {
 	l, err := at.Ledger(ctx, pending)
-	return err == nil && ledger.Same(l, stamp(workloads, ledger.RecordOf(pending.Record), pending.Record.IssuedAt))
+	d := ledger.Compare(l, stamp(workloads, ledger.RecordOf(pending.Record), pending.Record.IssuedAt))
+	return err == nil && !d.Content && !d.Proofs
 }
 
 // sameRecord reports whether a and b say the same of the environment, whenever they were issued.

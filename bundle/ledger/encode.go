@@ -304,36 +304,40 @@ func (c *checker) notNegative(n int64) {
 	}
 }
 
-// Same reports whether two ledgers say the same, whatever the commits are at which the same content was read. A nil ledger is the same
-// as nil alone. Both must be sorted.
-func Same(a, b *Ledger) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	textA, errA := a.withoutCommits().json()
-	textB, errB := b.withoutCommits().json()
-	return errA == nil && errB == nil && bytes.Equal(textA, textB)
+// Difference is how two ledgers differ. The zero value is that of equal ones.
+type Difference struct {
+	// Content is true if they differ in more than proofs and commits. Then the others are not known.
+	Content bool
+	// Proofs is true if they differ in proofs.
+	Proofs bool
+	// Commits is true if the same content was read at other commits.
+	Commits bool
 }
 
-// SameButProofs reports whether two ledgers say the same but for proofs; see [Same].
-func SameButProofs(a, b *Ledger) bool { return Same(a.withoutProofs(), b.withoutProofs()) }
-
-// SameCommits reports whether two ledgers that say the same, but for proofs, do so of the same commits of sources.
-func SameCommits(a, b *Ledger) bool {
-	a, b = a.withoutProofs(), b.withoutProofs()
+// Compare returns how two ledgers differ. A nil ledger is equal to nil alone. Both must be sorted.
+func Compare(a, b *Ledger) Difference {
 	if a == nil || b == nil {
-		return a == b
+		return Difference{Content: a != b}
 	}
+	bareA, bareB := a.withoutProofs(), b.withoutProofs()
+	if !same(bareA.withoutCommits(), bareB.withoutCommits()) {
+		return Difference{Content: true}
+	}
+	if same(a, b) {
+		return Difference{}
+	}
+	return Difference{Proofs: !same(a.withoutCommits(), b.withoutCommits()), Commits: !same(bareA, bareB)}
+}
+
+// same reports whether two ledgers have the same JSON.
+func same(a, b *Ledger) bool {
 	textA, errA := a.json()
 	textB, errB := b.json()
 	return errA == nil && errB == nil && bytes.Equal(textA, textB)
 }
 
-// withoutProofs returns a copy of the ledger without proofs, and without workloads that have nothing else. Of nil it is nil.
+// withoutProofs returns a copy of the ledger without proofs, and without workloads that have nothing else.
 func (l *Ledger) withoutProofs() *Ledger {
-	if l == nil {
-		return nil
-	}
 	bare := *l
 	bare.Workloads = nil
 	for _, w := range l.Workloads {

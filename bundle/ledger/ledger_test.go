@@ -96,7 +96,7 @@ func TestParseReadsWhatMarshalWrites(t *testing.T) {
 	if again := pack(t, read); !bytes.Equal(data, again) {
 		t.Error("what was read gives other bytes")
 	}
-	if !Same(read, l) {
+	if Compare(read, l) != (Difference{}) {
 		t.Error("what was read is not the same")
 	}
 }
@@ -113,66 +113,48 @@ func TestAWorkloadMayHaveProofsAlone(t *testing.T) {
 	}
 }
 
-func TestSameIgnoresCommitsAlone(t *testing.T) {
+func TestCompare(t *testing.T) {
+	content, commits, proofs := Difference{Content: true}, Difference{Commits: true}, Difference{Proofs: true}
 	for name, test := range map[string]struct {
 		change func(*Ledger)
-		same   bool
+		want   Difference
 	}{
-		"nothing":                   {func(*Ledger) {}, true},
-		"commit of a registration":  {func(l *Ledger) { l.Registrations[0].Source.Commit = "x" }, true},
-		"commit of an object":       {func(l *Ledger) { l.Workloads[1].Revisions[0].Source.Commit = "x" }, true},
-		"commit of a target":        {func(l *Ledger) { l.Workloads[1].Revisions[0].Targets[0].Source.Commit = "x" }, true},
-		"commit of a proof":         {func(l *Ledger) { l.Workloads[1].Proofs[0].Targets[0].Source.Commit = "x" }, true},
-		"branch of a registration":  {func(l *Ledger) { l.Registrations[0].Source.Ref = "x" }, false},
-		"folder of a target":        {func(l *Ledger) { l.Workloads[1].Revisions[0].Targets[0].ID = "x" }, false},
-		"digest of an artifact":     {func(l *Ledger) { l.Workloads[1].Revisions[0].Artifacts[0].Digest = "x" }, false},
-		"time of a ring":            {func(l *Ledger) { l.Workloads[1].Revisions[0].In[0].Since = noon.Add(time.Second) }, false},
-		"base commit":               {func(l *Ledger) { l.Workloads[1].Revisions[0].In[0].BaseCommit = "x" }, false},
-		"a proof":                   {func(l *Ledger) { l.Workloads[1].Proofs[0].Proved = time.Time{} }, false},
-		"a workload that is absent": {func(l *Ledger) { l.Workloads = l.Workloads[1:] }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a, b := example(3), example(3)
-			pack(t, a)
-			pack(t, b)
-			test.change(b)
-			if got := Same(a, b); got != test.same {
-				t.Errorf("got %v", got)
-			}
-		})
-	}
-	if Same(nil, example(0)) || !Same(nil, nil) {
-		t.Error("none is the same as none alone")
-	}
-}
-
-func TestSameButProofs(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(*Ledger)
-		same   bool
-	}{
-		"a proof that changes":         {func(l *Ledger) { l.Workloads[1].Proofs[0].Proved = time.Time{} }, true},
-		"a proof that goes":            {func(l *Ledger) { l.Workloads[1].Proofs = nil }, true},
-		"a workload with proofs alone": {func(l *Ledger) { l.Workloads[1].Key, l.Workloads[1].Revisions = Key{"new", "new"}, nil }, false},
-		"a further one": {func(l *Ledger) {
+		"nothing":                      {func(*Ledger) {}, Difference{}},
+		"commit of a registration":     {func(l *Ledger) { l.Registrations[0].Source.Commit = "x" }, commits},
+		"commit of an object":          {func(l *Ledger) { l.Workloads[1].Revisions[0].Source.Commit = "x" }, commits},
+		"commit of a target":           {func(l *Ledger) { l.Workloads[1].Revisions[0].Targets[0].Source.Commit = "x" }, commits},
+		"commit of a proof":            {func(l *Ledger) { l.Workloads[1].Proofs[0].Source.Commit = "x" }, Difference{}},
+		"branch of a registration":     {func(l *Ledger) { l.Registrations[0].Source.Ref = "x" }, content},
+		"folder of a target":           {func(l *Ledger) { l.Workloads[1].Revisions[0].Targets[0].ID = "x" }, content},
+		"digest of an artifact":        {func(l *Ledger) { l.Workloads[1].Revisions[0].Artifacts[0].Digest = "x" }, content},
+		"time of a ring":               {func(l *Ledger) { l.Workloads[1].Revisions[0].In[0].Since = noon.Add(time.Second) }, content},
+		"base commit":                  {func(l *Ledger) { l.Workloads[1].Revisions[0].In[0].BaseCommit = "x" }, content},
+		"the record of a stay":         {func(l *Ledger) { l.Workloads[1].Revisions[0].In[0].Record.Sequence++ }, content},
+		"a workload that is absent":    {func(l *Ledger) { l.Workloads = l.Workloads[1:] }, content},
+		"a proof that changes":         {func(l *Ledger) { l.Workloads[1].Proofs[0].Proved = time.Time{} }, proofs},
+		"a proof that goes":            {func(l *Ledger) { l.Workloads[1].Proofs = nil }, proofs},
+		"a workload with proofs alone": {func(l *Ledger) { l.Workloads[1].Key, l.Workloads[1].Revisions = Key{"new", "new"}, nil }, content},
+		"a further one with proofs alone": {func(l *Ledger) {
 			l.Workloads = append(l.Workloads, Workload{Key: Key{"zz", "z"}, Proofs: l.Workloads[1].Proofs})
-		}, true},
-		"the record that brought a stay": {func(l *Ledger) { l.Workloads[1].Revisions[0].In[0].Record.Sequence++ }, false},
+		}, proofs},
+		"a proof and a commit": {func(l *Ledger) {
+			l.Workloads[1].Proofs, l.Workloads[1].Revisions[0].Source.Commit = nil, "x"
+		}, Difference{Proofs: true, Commits: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := example(3), example(3)
-			pack(t, a)
+			before := pack(t, a)
 			test.change(b)
 			pack(t, b)
-			if got := SameButProofs(a, b); got != test.same {
-				t.Errorf("got %v", got)
+			if got := Compare(a, b); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
 			}
-			if a.Workloads[1].Proofs == nil {
+			if !bytes.Equal(before, pack(t, a)) {
 				t.Error("the ledger has changed")
 			}
 		})
 	}
-	if SameButProofs(nil, example(0)) || !SameButProofs(nil, nil) {
+	if Compare(nil, example(0)) != content || Compare(nil, nil) != (Difference{}) {
 		t.Error("none is the same as none alone")
 	}
 }
@@ -390,7 +372,7 @@ func BenchmarkMarshalAndParse(b *testing.B) {
 			for b.Loop() {
 				packed = pack(b, l)
 				read, err := Parse(packed)
-				if err != nil || !Same(l, read) {
+				if err != nil || Compare(l, read) != (Difference{}) {
 					b.Fatal(err)
 				}
 			}
@@ -419,7 +401,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		again, err := Parse(pack(t, l))
-		if err != nil || !Same(l, again) {
+		if err != nil || Compare(l, again) != (Difference{}) {
 			t.Fatalf("what was read is read otherwise the second time: %v", err)
 		}
 	})
