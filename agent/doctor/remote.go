@@ -43,7 +43,7 @@ func checkRegistry(ctx context.Context, e *examination) diagnosis.Finding {
 
 // ask asks a registry for the agent's newest release. The first one that has any is used by later checks.
 func (e *examination) ask(ctx context.Context, r Registry) error {
-	src, err := r.Bundles(&http.Client{Transport: &dated{e}})
+	src, err := r.Bundles(&http.Client{Transport: diagnosis.Dated(e.Transport, e.Now, func(skew time.Duration) { e.skew = &skew })})
 	if err == nil {
 		_, err = src.Resolve(ctx, bundle.MovingTag(e.Cluster.Ring))
 	}
@@ -95,28 +95,6 @@ func registryRemedy(err error) string {
 const withheldRemedy = `ask the registry's operator whether that host is its token service: if so, list it in authHosts (--auth-host), or run "wherry login" as the agent's user; if not, somebody has changed the registry`
 
 func isUnknownAuthority(err error) bool { return errors.As(err, new(x509.UnknownAuthorityError)) }
-
-// dated is a transport that compares this machine's clock with that of who answers.
-type dated struct{ e *examination }
-
-func (d *dated) RoundTrip(req *http.Request) (*http.Response, error) {
-	sent := d.e.Now()
-	transport := d.e.Transport
-	if transport == nil {
-		transport = http.DefaultTransport
-	}
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	received := d.e.Now()
-	if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		// The header has whole seconds, cut off.
-		skew := sent.Add(received.Sub(sent) / 2).Sub(at.Add(time.Second / 2))
-		d.e.skew = &skew
-	}
-	return resp, nil
-}
 
 func checkRelease(ctx context.Context, e *examination) diagnosis.Finding {
 	switch {

@@ -2,8 +2,10 @@
 package diagnosis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 )
 
@@ -91,3 +93,24 @@ func Warnf(remedy, format string, args ...any) Finding {
 func Skipf(format string, args ...any) Finding {
 	return Finding{Result: Skipped, Message: fmt.Sprintf(format, args...)}
 }
+
+// Dated returns a transport that tells how far the clock now is ahead of that of each server that answers. A nil base is
+// [http.DefaultTransport].
+func Dated(base http.RoundTripper, now func() time.Time, tell func(skew time.Duration)) http.RoundTripper {
+	return transport(func(r *http.Request) (*http.Response, error) {
+		sent := now()
+		resp, err := cmp.Or(base, http.DefaultTransport).RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		received := now()
+		if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil { // in whole seconds, cut off
+			tell(sent.Add(received.Sub(sent) / 2).Sub(at.Add(time.Second / 2)))
+		}
+		return resp, nil
+	})
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }

@@ -394,24 +394,6 @@ func (e *Examination) dated(name string, client *http.Client) *http.Client {
 	if client != nil {
 		copied = *client
 	}
-	base := copied.Transport
-	if base == nil {
-		base = http.DefaultTransport
-	}
-	copied.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
-		sent := time.Now()
-		resp, err := base.RoundTrip(r)
-		if err != nil {
-			return nil, err
-		}
-		if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil { // in whole seconds, cut off
-			e.skews[name] = sent.Add(time.Since(sent) / 2).Sub(at.Add(time.Second / 2))
-		}
-		return resp, nil
-	})
+	copied.Transport = diagnosis.Dated(copied.Transport, time.Now, func(skew time.Duration) { e.skews[name] = skew })
 	return &copied
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
