@@ -44,17 +44,13 @@ func newReportsDeadListCommand() *cobra.Command {
 		Short:   "List rejected reports and reasons",
 		Example: example("reports dead list -o json"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			letters, err := deadLetters(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
 			return cli.Print(cmd.OutOrStdout(), output, letters, func(w io.Writer) { deadTable(w, letters) })
-		},
+		}),
 	}
 	cli.OutputFlag(cmd, &output)
 	return cmd
@@ -88,17 +84,13 @@ func newReportsDeadChangeCommand(use, short, done string, ask func(context.Conte
 		Short:   short,
 		Example: example("reports dead " + use),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			n, err := config.Change(cmd.Context(), c, ask, do)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", show.Count(n, "report"), done)
 			return nil
-		},
+		}),
 	}
 }

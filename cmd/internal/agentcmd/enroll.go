@@ -61,16 +61,12 @@ Exit codes: 0 it is enrolled; 1 an earlier request comes first, no rotation was 
 ended; 2 wrong usage; 3 the hub is out of reach; 4 the hub refused, or what answered is not the hub.`,
 		Example: example("enroll --hub https://hub.example.com --token-file plant-7.token --environment prod --cluster-type drone", "enroll --rotate"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err == nil {
-				err = f.check(c)
-			}
-			if err != nil {
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, _ []string) error {
+			if err := f.check(c); err != nil {
 				return err
 			}
 			return enrollError(f.run(cmd, c))
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.token, "token", "", "the `TOKEN`; others on this machine may see it, so better --token-file or $"+tokenVariable)

@@ -84,6 +84,17 @@ func configOf(cmd *cobra.Command) (*config.Config, error) {
 	return c, err
 }
 
+// configured returns do as a command's RunE, with the configuration read.
+func configured(do func(cmd *cobra.Command, c *config.Config, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := configOf(cmd)
+		if err != nil {
+			return err
+		}
+		return do(cmd, c, args)
+	}
+}
+
 // runningAgent returns a client of the agent that runs, which says on stderr what it waits for.
 func runningAgent(cmd *cobra.Command, c *config.Config) agent.Client {
 	return agent.NewClient(c.StateDir).Telling(func(doing string) { cmd.PrintErrf("waiting for the agent: step %s\n", doing) })

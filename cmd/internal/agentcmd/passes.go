@@ -41,24 +41,10 @@ func (f *passFlags) add(cmd *cobra.Command) {
 	cmd.Flags().Var((*duration.Value)(&f.wait), "wait", "go on observing for up to `TIME` while something is progressing; playbooks and packages that end with this command are waited for up to --deadline")
 }
 
-// check complains before a pass is made whose result could not be printed.
-func (f *passFlags) check() error {
-	return checkFormat(f.output)
-}
-
-// command completes cmd, which runs a pass: it adds the flags, and the checks before the pass.
+// command completes cmd, which runs a pass: it adds the flags.
 func (f *passFlags) command(cmd *cobra.Command, pass func(*cobra.Command, *config.Config, []string) error) *cobra.Command {
 	f.add(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := configOf(cmd)
-		if err == nil {
-			err = f.check()
-		}
-		if err != nil {
-			return err
-		}
-		return pass(cmd, c, args)
-	}
+	cmd.RunE = configured(pass)
 	return cmd
 }
 
@@ -104,12 +90,8 @@ The agent looks for a newer release at every interval, verifies it, applies it, 
 queues compliance reports. It stops at SIGTERM or Ctrl-C, at any point: the next start goes on.`,
 		Example: example("run --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone --key cosign.pub --adapter directory --directory-root /srv/site"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err != nil {
-				return err
-			}
-			err = withAgent(cmd, c, func(a *agent.Agent) error { return a.Run(cmd.Context()) })
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, _ []string) error {
+			err := withAgent(cmd, c, func(a *agent.Agent) error { return a.Run(cmd.Context()) })
 			if errors.Is(err, metrics.ErrListen) {
 				return cli.Fail(cli.Failed, err, "another program may have it: name another address with --listen, or none")
 			}
@@ -117,7 +99,7 @@ queues compliance reports. It stops at SIGTERM or Ctrl-C, at any point: the next
 				return cli.Fail(cli.Failed, err, serveHint(err))
 			}
 			return err
-		},
+		}),
 	}
 }
 

@@ -31,11 +31,7 @@ second pause gives a new reason and a new end.
 Exit codes: 0 it is paused; 2 wrong usage; 3 it failed.`,
 		Example: example("pause --reason 'harvest until Friday' --for 72h"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			if cmd.Flags().Changed("for") && lasting < time.Second {
 				return cli.Usagef("--for %q: expected a positive duration such as 30m or 72h; without --for, the pause lasts until resume", lasting)
 			}
@@ -45,7 +41,7 @@ Exit codes: 0 it is paused; 2 wrong usage; 3 it failed.`,
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "paused %s\n", pausedBy(p.At, p.Until, p.Reason))
 			return err
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "say why, as `TEXT`, in status and reports")
 	cmd.Flags().Var((*duration.Value)(&lasting), "for", "end by itself after this `TIME`, such as 2h (default: not before resume)")
@@ -66,17 +62,13 @@ run again, and their contents.
 Exit codes: 0 nothing is paused any more; 2 wrong usage; 3 it failed.`,
 		Example: example("resume --state-dir /var/lib/wherry-agent"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			r, err := resumeAgent(cmd.Context(), c, retry)
 			if err == nil {
 				writeResumed(cmd.OutOrStdout(), r, retry)
 			}
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&retry, "retry", false, "have releases that were given up tried again")
 	return cmd

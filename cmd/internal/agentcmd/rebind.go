@@ -32,11 +32,7 @@ ended. The hub has to be told too: wherry hub clusters add --replace.
 Exit codes: 0 it is bound; 2 wrong usage; 3 it failed; 4 the trust document is for another platform.`,
 		Example: example("rebind --cluster-type drone-large --config agent.yaml", "rebind --undo --config agent.yaml"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			to, err := rebinding(cmd, c, undo)
 			if err != nil {
 				return err
@@ -50,7 +46,7 @@ Exit codes: 0 it is bound; 2 wrong usage; 3 it failed; 4 the trust document is f
 			}
 			writeRebound(cmd.OutOrStdout(), r, running)
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&undo, "undo", false, "follow again what the configuration says")
 	return cmd

@@ -33,20 +33,13 @@ func newReportsLsCommand() *cobra.Command {
 (--serve-accept-reports). The names of others are as their reports have them; only the hub verifies these.`,
 		Example: example("reports ls"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err != nil {
-				return err
-			}
-			if err := checkFormat(format); err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			all, err := waiting(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
 			return cli.Print(cmd.OutOrStdout(), format, all, func(w io.Writer) { waitingTable(w, all, time.Now()) })
-		},
+		}),
 	}
 	cli.OutputFlag(cmd, &format)
 	return cmd
@@ -90,11 +83,7 @@ that is gone. Its agent, if it still runs, keeps its reports and brings them aga
 Exit codes: 0 they are deleted; 1 there are none; 2 wrong usage.`,
 		Example: example("reports forget 5d0c7f3a-till-3"),
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := configOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, args []string) error {
 			n, err := config.Change(cmd.Context(), c,
 				func(ctx context.Context, a agent.Client) (int, error) { return a.Forget(ctx, args[0]) },
 				func(s *agent.State) (int, error) { return s.Relay().Drop(args[0]) })
@@ -106,6 +95,6 @@ Exit codes: 0 they are deleted; 1 there are none; 2 wrong usage.`,
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "deleted %s of cluster %s\n", show.Count(n, "report"), args[0])
 			return nil
-		},
+		}),
 	}
 }

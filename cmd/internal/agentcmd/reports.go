@@ -48,11 +48,7 @@ FILE may be a folder: the reports are then in reports-CLUSTER.tar there, so that
 clusters. A file with reports of other clusters, or with something else, is never replaced.`,
 		Example: example("reports export -o reports.tar"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			if path == "" {
 				return cli.Usagef("no file: give -o FILE")
 			}
@@ -65,7 +61,7 @@ clusters. A file with reports of other clusters, or with something else, is neve
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), written)
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().StringVarP(&path, "output", "o", "", "write to `FILE` or to a file in this folder; - is standard output")
 	return cmd
@@ -178,11 +174,7 @@ well, and keeps the acknowledgements for these agents, who get them with their n
 clusters alone is of use there.`,
 		Example: example("reports ack acks.tar --hub-key hub.pub"),
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := configOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, args []string) error {
 			envelopes, err := airgap.ReadAck(args[0])
 			if errors.Is(err, archive.ErrDamaged) {
 				return cli.Fail(cli.Failed, err, cli.DamagedHint)
@@ -202,7 +194,7 @@ clusters alone is of use there.`,
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), ackLine(done))
 			return nil
-		},
+		}),
 	}
 }
 

@@ -3,7 +3,6 @@ package agentcmd
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -37,11 +36,8 @@ Exit codes: 0 it is to run; 1 it was not accepted here, or is the newest; 2 wron
 run here any more: it is of an earlier epoch, or was given up.`,
 		Example: example("rollback --list", "rollback --to 11 --reason 'the new firmware hums'"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			switch {
-			case err != nil:
-				return err
 			case list == (to != "") || list && reason != "":
 				return cli.Usagef("give either --to RELEASE, with a --reason if wanted, or --list")
 			case list:
@@ -51,7 +47,7 @@ run here any more: it is of an earlier epoch, or was given up.`,
 				}
 				return cli.Print(cmd.OutOrStdout(), output, known, func(w io.Writer) { writeReleases(w, known) })
 			}
-			if err := errors.Join(checkFormat(output), checkRelease(to)); err != nil {
+			if err := checkRelease(to); err != nil {
 				return err
 			}
 			back, err := rollbackAgent(cmd.Context(), c, agent.Wish{To: to, By: whoAmI(), Reason: reason})
@@ -59,7 +55,7 @@ run here any more: it is of an earlier epoch, or was given up.`,
 				return err
 			}
 			return cli.Print(cmd.OutOrStdout(), output, back, func(w io.Writer) { writeRolledBack(w, back) })
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&to, "to", "", "have this `RELEASE` run again: its number, tag or digest, of which the first 6 digits are enough")
 	cmd.Flags().StringVar(&reason, "reason", "", "say why, as `TEXT`, in status and reports")

@@ -2,6 +2,8 @@ package agentcmd
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/agent/config"
 )
 
 func newServeCommand() *cobra.Command {
@@ -29,17 +31,13 @@ Exit codes: 0 it is printed; 2 the configuration is wrong, or the endpoint shows
 authority; 3 the agent has not made its CA yet.`,
 		Example: example("serve ca --config agent.yaml >first-box-ca.pem"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			ca, err := c.ServeCA()
 			if err != nil {
 				return err
 			}
 			_, err = cmd.OutOrStdout().Write(ca)
 			return err
-		},
+		}),
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
@@ -27,27 +28,16 @@ func newStatusCommand() *cobra.Command {
 reportKey is the public key that the hub needs to know this agent by.`,
 		Example: example("status --state-dir /var/lib/wherry-agent -o json"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err == nil {
-				err = checkFormat(output)
-			}
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			s, err := c.Status(cmd.Context())
 			if err != nil {
 				return err
 			}
 			return printStatus(cmd, output, s)
-		},
+		}),
 	}
 	cli.OutputFlag(cmd, &output)
 	return cmd
-}
-
-func checkFormat(format string) error {
-	return cli.Print(io.Discard, format, nil, func(io.Writer) {})
 }
 
 func printStatus(cmd *cobra.Command, format string, s agent.Status) error {

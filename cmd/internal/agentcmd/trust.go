@@ -40,11 +40,7 @@ Exit codes: 0 it is installed; 2 wrong usage, or no such file; 3 it failed; 4 it
 not signed by those who may, another one than is installed, or for another platform.`,
 		Example: example("trust install trust.v1.json --config agent.yaml"),
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := configOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, args []string) error {
 			envelopes, err := config.ReadTrust(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -55,7 +51,7 @@ not signed by those who may, another one than is installed, or for another platf
 			}
 			writeChange(cmd.OutOrStdout(), change)
 			return nil
-		},
+		}),
 	}
 }
 
@@ -67,18 +63,14 @@ func newTrustShowCommand() *cobra.Command {
 		Long:    "Show the trust document in force and its versions, or the pinned keys of an agent that has none: asked of\nthe running agent, or else as the last one left it.",
 		Example: example("trust show --config agent.yaml -o json"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			t, err := c.TrustState(cmd.Context())
 			if err != nil {
 				return err
 			}
 			shown := shownTrust(t, time.Now())
 			return cli.Print(cmd.OutOrStdout(), output, shown, func(w io.Writer) { writeTrust(w, shown) })
-		},
+		}),
 	}
 	cli.OutputFlag(cmd, &output)
 	return cmd

@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/sitevalues"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -30,14 +31,7 @@ what is wrong and where to mend it. The values stay on this machine: reports hav
 Exit code 1 means that an assignment uses a value that is missing.`,
 		Example: example("values", "values -o json", "values check ./site.yaml"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err == nil {
-				err = checkFormat(output)
-			}
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			s, err := config.Look(cmd.Context(), c, func(ctx context.Context, a agent.Client) (sitevalues.Status, error) { return a.SiteValues(ctx) },
 				func(s *agent.State) (sitevalues.Status, error) { return s.SiteValues() })
 			if err != nil {
@@ -47,7 +41,7 @@ Exit code 1 means that an assignment uses a value that is missing.`,
 				return err
 			}
 			return missingValues(s)
-		},
+		}),
 	}
 	cli.OutputFlag(cmd, &output)
 	cmd.AddCommand(newValuesCheckCommand())
@@ -121,14 +115,7 @@ Exit code 0 means that the file is fine, 1 that it has problems, 2 that it canno
 runs yet which could tell what the site may set.`,
 		Example: example("values check ./site.yaml", "values check ./site.yaml -o json"),
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := configOf(cmd)
-			if err == nil {
-				err = checkFormat(output)
-			}
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, c *config.Config, args []string) error {
 			own, place, err := readValues(cmd, args[0])
 			if err != nil {
 				return err
@@ -147,20 +134,13 @@ runs yet which could tell what the site may set.`,
 				return err
 			}
 			if n := len(check.Problems); n > 0 {
-				return cli.Fail(cli.No, fmt.Errorf("%s has %s", place, counted(n, "problem")), "")
+				return cli.Fail(cli.No, fmt.Errorf("%s has %s", place, show.Count(n, "problem")), "")
 			}
 			return nil
-		},
+		}),
 	}
 	cli.OutputFlag(cmd, &output)
 	return cmd
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // readValues reads a file of values.
@@ -194,7 +174,7 @@ func checkTable(w io.Writer, place string, c sitevalues.Check) {
 	for _, p := range c.Problems {
 		fmt.Fprintln(w, p)
 	}
-	fmt.Fprintf(w, "%s: %s\n", place, counted(c.Values, "value"))
+	fmt.Fprintf(w, "%s: %s\n", place, show.Count(c.Values, "value"))
 	if len(c.Changes) == 0 {
 		fmt.Fprintln(w, "nothing that is used would change")
 		return
