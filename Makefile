@@ -328,8 +328,9 @@ demo: ## the whole line on this machine, without cluster or network
 prometheus-check: build ## alert rules and dashboards, by Prometheus' own library, on the metrics of programs that run; compiles that library once
 	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/prometheus -count=1 ./...
 
-docs-media: build ## pictures of the hub's pages for the documentation, in Chromium
+docs-media: build ## a recording of a terminal, and pictures of the hub's pages in Chromium, for the documentation
 	mkdir -p docs/media
+	$(GO) run -C tools ./terminal $(CURDIR)/bin >docs/media/terminal.svg
 	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/browser -count=1 -run '^TestPicturesForTheDocumentation$$' . -args -media $(CURDIR)/docs/media
 
 screens: build ## pictures of each page in dist/screens, of fleets of several sizes, light, dark, narrow and wide, to look at; SCREENS_HUB=URL adds a hub that answers without a token

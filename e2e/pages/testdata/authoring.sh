@@ -1,0 +1,2 @@
+mkdir new
+cd new

@@ -1,0 +1,3 @@
+cd fleet
+wherry publish -e dev
+wherry airgap export -e dev --artifacts none -o "$W/media/site.tar"
