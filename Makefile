@@ -328,10 +328,10 @@ demo: ## the whole line on this machine, without cluster or network
 prometheus-check: build ## alert rules and dashboards, by Prometheus' own library, on the metrics of programs that run; compiles that library once
 	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/prometheus -count=1 ./...
 
-docs-media: build ## a recording of a terminal, and pictures of the hub's pages in Chromium, for the documentation
+docs-media: build ## for the documentation: a recording of a terminal and, in Chromium, pictures of the hub's pages and the operator card as PDF
 	mkdir -p docs/media
 	$(GO) run -C tools ./terminal $(CURDIR)/bin >docs/media/terminal.svg
-	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/browser -count=1 -run '^TestPicturesForTheDocumentation$$' . -args -media $(CURDIR)/docs/media
+	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/browser -count=1 -run '^(TestPicturesForTheDocumentation|TestTheOperatorCardIsOneSheet)$$' . -args -media $(CURDIR)/docs/media
 
 screens: build ## pictures of each page in dist/screens, of fleets of several sizes, light, dark, narrow and wide, to look at; SCREENS_HUB=URL adds a hub that answers without a token
 	rm -rf dist/screens && mkdir -p dist/screens

@@ -9,7 +9,7 @@ import "embed"
 //go:embed operations.md engines/*.md hub.md publish.md sites/air-gap.md
 var withReasons embed.FS
 
-// Pages has every page and picture, and in help those that only "wherry help" shows.
+// Pages has every page, picture and sheet, and in help those that only "wherry help" shows.
 //
-//go:embed *.md *.svg engines/*.md help/*.md media/*.png reference/*.md sites/*.md sites/*.svg
+//go:embed *.md *.svg engines/*.md help/*.md media/*.png media/*.pdf reference/*.md sites/*.md sites/*.svg
 var Pages embed.FS

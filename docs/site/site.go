@@ -74,6 +74,8 @@ func contentType(name string) string {
 		return "image/svg+xml"
 	case ".png":
 		return "image/png"
+	case ".pdf":
+		return "application/pdf"
 	}
 	return "application/octet-stream"
 }

@@ -10,9 +10,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
@@ -86,4 +88,16 @@ func fewColors(t *testing.T, data []byte) []byte {
 	var out bytes.Buffer
 	require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, to))
 	return out.Bytes()
+}
+
+// The card that operators print is one sheet of A4.
+func TestTheOperatorCardIsOneSheet(t *testing.T) {
+	p := newTab(t, chromium(t), serve(t, t.TempDir(), "--demo"), "")
+	p.open("/docs/operator-card.html")
+	printed := call(p, page.PrintToPDF, page.PrintToPDFParams{PreferCSSPageSize: new(true)}).Data
+	require.Equal(t, []string{"/Count 1"}, regexp.MustCompile(`/Count \d+`).FindAllString(string(printed), -1))
+	require.Regexp(t, `/MediaBox \[0 0 59[45][.0-9]* 84[12][.0-9]*\]`, string(printed))
+	if *media != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(*media, "operator-card.pdf"), printed, 0o644))
+	}
 }
