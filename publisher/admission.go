@@ -32,6 +32,9 @@ type Admission struct {
 	// Waiting returns the workloads whose assignments keep the files that they have, each with what it waits for. Those that are in no
 	// release are left out. Rendered has what was read of each workload.
 	Waiting func(rendered map[ledger.Key]ledger.Revision) map[ledger.Key]string
+	// Decided returns the places of a rendered workload that the environment below does not read, and that it does not have like this: its
+	// team has decided on them, and nobody has proved them.
+	Decided func(ledger.Key, ledger.Revision) []string
 	// From returns the revision of the environment below that a rendered workload is made of, the zero value if that is not known, and the
 	// reason for which it comes without a proof; empty if it is proved.
 	From func(ledger.Key, ledger.Revision) (ledger.From, string)
@@ -175,16 +178,33 @@ func (p *publication) awaitingProof() (all []diff.AwaitingProof) {
 }
 
 // notHeld counts the workloads of which no proof says what clusters get, because something of them follows a branch or a tag.
-func (p *publication) notHeld(result *scheduler.Result, plans []*plan) (n int) {
+func (p *publication) notHeld(read reading) (n int) {
 	if p.opts.Admission == nil {
 		return 0
 	}
-	for _, h := range readingOf(result, plans).heads {
+	for _, h := range read.heads {
 		if slices.ContainsFunc(h.Artifacts, func(a ledger.Artifact) bool { return a.Digest == "" }) {
 			n++
 		}
 	}
 	return n
+}
+
+// decidedOf returns the workloads that come with something of which their teams have decided.
+func (p *publication) decidedOf(read reading) (all []diff.Decided) {
+	if p.opts.Admission == nil {
+		return nil
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(read.heads), ledger.Key.Compare) {
+		h := read.heads[k]
+		if p.unknowns.waiting[k] != "" || len(h.types) == 0 {
+			continue
+		}
+		if places := p.opts.Admission.Decided(k, h.Revision); len(places) > 0 {
+			all = append(all, diff.Decided{Registration: k.Registration, Workload: k.Workload, Below: p.opts.Admission.Below, Places: places, Ring: ringsOf(p.rings)[0]})
+		}
+	}
+	return all
 }
 
 // provedOf returns the workloads that come by proof with what was read. Last is the ledger of the record that stands, or nil.

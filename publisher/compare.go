@@ -56,7 +56,8 @@ func (c comparing) published(ctx context.Context, p *publication) error {
 	if err != nil {
 		return err
 	}
-	c.Done.Dropping, c.Done.AwaitingProof, c.Done.NotHeld = p.unknowns.droppingOf(), p.awaitingProof(), p.notHeld(c.Result, plans)
+	read := readingOf(c.Result, plans)
+	c.Done.Dropping, c.Done.AwaitingProof, c.Done.NotHeld, c.Done.Decided = p.unknowns.droppingOf(), p.awaitingProof(), p.notHeld(read), p.decidedOf(read)
 	for _, pl := range plans {
 		d, err := c.release(ctx, p, pl)
 		if err != nil {

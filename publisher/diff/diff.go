@@ -46,6 +46,8 @@ type Difference struct {
 	// AwaitingProof lists the workloads that keep what they have until the environment below has proved what they would get, and those
 	// that would come again although they were undone.
 	AwaitingProof []AwaitingProof `json:"awaitingProof,omitempty"`
+	// Decided lists the workloads that come with something that the environment below cannot have proved.
+	Decided []Decided `json:"decided,omitempty"`
 	// NotHeld counts the workloads that come without a proof of the environment below: all of them with content: any, else those with
 	// something that follows a branch or a tag.
 	NotHeld int `json:"notHeld,omitempty"`
@@ -69,6 +71,27 @@ type AwaitingProof struct {
 	Workload     string `json:"workload"`
 	// Reason says what it waits for, such as "checkout 2.4.1 waits for stage: soak 3h left".
 	Reason string `json:"reason"`
+}
+
+// Decided is a workload that comes with something that only its environment reads: its team has decided on that. Its JSON form is an
+// interface.
+type Decided struct {
+	Registration string `json:"registration,omitempty"`
+	Workload     string `json:"workload"`
+	// Below is the environment that cannot have it. Places has a repository, a ref and a folder each.
+	Below  string   `json:"below"`
+	Places []string `json:"places"`
+	// Ring is the first ring, which gets it before the others; empty without rings.
+	Ring string `json:"ring,omitempty"`
+}
+
+// String is "menu: the team's decision, not proved in stage: https://git.example/app main prod; it enters ring canary first".
+func (d Decided) String() string {
+	text := fmt.Sprintf("%s: the team's decision, not proved in %s: %s", d.Workload, d.Below, strings.Join(d.Places, ", "))
+	if d.Ring != "" {
+		text += "; it enters ring " + d.Ring + " first"
+	}
+	return text
 }
 
 // Proved is a workload that comes because the environment below has proved it. Its JSON form is an interface.

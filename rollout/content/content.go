@@ -486,7 +486,7 @@ func (d *decider) isBase(commit string) bool {
 
 // judge says why a candidate does not come.
 func (d *decider) judge(w *work, c *candidate) {
-	if c.past = d.isPast(w, c); c.past {
+	if c.past = d.isPast(w, c); c.past && !w.mayBeOf(c) {
 		return
 	}
 	var why []string
@@ -530,6 +530,13 @@ func (d *decider) judge(w *work, c *candidate) {
 		add(true, "approved by %s, wants %s", r.Has, r.Wants)
 	}
 	c.blocked = strings.Join(why, ", ")
+	c.past = c.past && c.blocked != ""
+}
+
+// mayBeOf reports whether it is not known of what own's entry was made, and a candidate has its content: once that is proved, it is what
+// the entry was made of, however old it is.
+func (w *work) mayBeOf(c *candidate) bool {
+	return w.mine != nil && w.stay.From == (ledger.From{}) && covers(c.Proof, w.mine)
 }
 
 // isPast reports whether own has a candidate, or something newer. What ran before there was a chain is as new as its own record.
@@ -791,7 +798,7 @@ func (d *decider) waits(w *work, t Take, newest *candidate) string {
 	var why string
 	switch {
 	case newest == nil && (t.Kind == LeftOut || t.Kind == Refused):
-		why = below + " does not have it"
+		why = lacks(below, w.Key)
 	case newest == nil && t.Kind == FilesStay:
 		why = fmt.Sprintf("%s has not run it well with base commit %s", below, short(d.BaseCommit))
 	case newest == nil:
@@ -824,6 +831,11 @@ func (d *decider) waits(w *work, t Take, newest *candidate) string {
 		}
 	}
 	return fmt.Sprintf("%s waits for %s: %s", label, below, why)
+}
+
+// lacks says that the environment below does not have a workload, and what lets it in then.
+func lacks(below string, k ledger.Key) string {
+	return fmt.Sprintf("%s does not have it; if it never will, exempt %s in the PromotionPolicy, or publish with --unproved REASON --unproved-workload %s", below, k, k)
 }
 
 // lookAt notes a time at which something may pass.
@@ -877,7 +889,7 @@ func (d *decider) isOfUse(w *work, c *candidate) bool {
 	if w.mine == nil || c.Removal {
 		return false
 	}
-	return !shares(*w.mine, &c.Proof) || w.stay.From == (ledger.From{}) && covers(c.Proof, w.mine)
+	return !shares(*w.mine, &c.Proof) || w.mayBeOf(c)
 }
 
 // hasNew reports whether one of the proofs that are kept says something that is not written yet.

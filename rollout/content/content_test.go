@@ -348,6 +348,14 @@ func TestDecide(t *testing.T) {
 		{"the base moves under what ran before there was a chain", func(s *situation) {
 			s.BaseCommit, s.mine().From = "b2", ledger.From{}
 			s.stage.Revisions[0] = revision("stage", "1.0", ledger.Stay{Since: ago(100), Record: rec(100), BaseCommit: "b2"})
+		}, content.Proved, ""},
+		{"before there was a chain: stage has the same, and proves it", func(s *situation) {
+			s.mine().From = ledger.From{}
+			s.stage.Revisions[0] = revision("stage", "1.0", ledger.Stay{Since: ago(100), Record: rec(100), BaseCommit: "b1"})
+		}, content.Proved, ""},
+		{"before there was a chain: stage has the same, and has not proved it", func(s *situation) {
+			s.mine().From, s.count.Cohort = ledger.From{}, counted(0, 2)
+			s.stage.Revisions[0] = revision("stage", "1.0", ledger.Stay{Since: ago(100), Record: rec(100), BaseCommit: "b1"})
 		}, content.Admitted, ""},
 		{"the base moves under what ran before there was a chain, and stage has other content", func(s *situation) {
 			s.BaseCommit, s.mine().From = "b2", ledger.From{}
@@ -403,7 +411,7 @@ func TestDecide(t *testing.T) {
 		{"new and not proved", func(s *situation) { s.prod, s.stay().Since = nil, ago(1) }, content.LeftOut, moreSoak},
 		{"new and not proved, and nobody knows what runs", func(s *situation) { s.Own, s.stay().Since = nil, ago(1) }, content.Refused, moreSoak},
 		{"new and proved, and nobody knows what runs", func(s *situation) { s.Own = nil }, content.Proved, ""},
-		{"a target in prod alone", func(s *situation) { s.prod, s.stage, s.Workloads = nil, nil, []ledger.Key{cart} }, content.LeftOut, "cart waits for stage: stage does not have it"},
+		{"a target in prod alone", func(s *situation) { s.prod, s.stage, s.Workloads = nil, nil, []ledger.Key{cart} }, content.LeftOut, "cart waits for stage: stage does not have it; if it never will, exempt shop/cart in the PromotionPolicy, or publish with --unproved REASON --unproved-workload shop/cart"},
 		{"a newer wherry wrote below's ledger", func(s *situation) { s.Below = nil }, content.Admitted, ""},
 		{"new, with a proof that was seen", func(s *situation) {
 			s.count.Cohort = counted(0, 2)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 
@@ -21,12 +22,19 @@ type Reading struct {
 	below    string
 	places   map[place]state
 	versions map[reference]state
-	shared   map[place]bool // those that the environment below reads, too
-	open     bool           // for what only own reads
+	shared   map[place]bool  // those that the environment below reads, too
+	folders  map[folder]bool // those that it reads
+	open     bool            // for what only own reads
 }
 
 // place is a ref of a repository that a registration reads.
 type place struct{ registration, repo, ref string }
+
+// folder is one that a target of a registration names.
+type folder struct {
+	place
+	path string
+}
 
 // reference is how a registration names an artifact.
 type reference struct {
@@ -58,7 +66,7 @@ func (s state) newer(other state) bool {
 func (d *Decision) Reading(q Question) *Reading {
 	r := &Reading{
 		decision: d, below: q.Policy.Below(), open: q.Closed == "",
-		places: map[place]state{}, versions: map[reference]state{}, shared: map[place]bool{},
+		places: map[place]state{}, versions: map[reference]state{}, shared: map[place]bool{}, folders: map[folder]bool{},
 	}
 	if q.Below != nil {
 		for _, of := range q.Below.Registrations {
@@ -72,6 +80,7 @@ func (d *Decision) Reading(q Question) *Reading {
 					r.shared[placeOf(w.Registration, s)] = true
 					r.settle(placeOf(w.Registration, s), state{at: s.Commit})
 				}
+				r.addFolders(w.Registration, v.Targets)
 			}
 		}
 	}
@@ -81,6 +90,7 @@ func (d *Decision) Reading(q Question) *Reading {
 			r.free(q, t)
 		case t.Kind == Proved && !t.Removed:
 			r.add(t.Registration, t.Proof.Source, t.Proof.Targets, t.Proof.Artifacts, state{proved: true, record: t.Proof.Record})
+			r.addFolders(t.Registration, t.Proof.Targets)
 		}
 		if t.Entry != nil && t.Kind != Head {
 			stay := cmp.Or(stayIn(t.Entry.In, q.OwnRing), new(ledger.Stay))
@@ -158,6 +168,38 @@ func (r *Reading) Version(registration string, of bundle.ArtifactType, name stri
 	return s.at, s.version
 }
 
+func (r *Reading) addFolders(registration string, targets []ledger.Target) {
+	for _, t := range targets {
+		r.folders[folder{placeOf(registration, t.Source), t.Path}] = true
+	}
+}
+
+// Decided lists what was rendered of a workload that no environment below reads, and that own does not have like this: the team has decided
+// on it, and nobody has proved it. Each is a repository, a ref and a folder; the Workload object stands for the folder that it was read from.
+func (r *Reading) Decided(k ledger.Key, made ledger.Revision) (places []string) {
+	t := r.decision.Take(k)
+	if t == nil || t.Kind == Head {
+		return nil
+	}
+	add := func(s ledger.Source, path string) {
+		if text := strings.Join(strings.Fields(s.Repo+" "+s.Ref+" "+path), " "); s.Repo != "" && !slices.Contains(places, text) {
+			places = append(places, text)
+		}
+	}
+	if !r.shared[placeOf(k.Registration, made.Source)] && (t.Entry == nil || t.Entry.Object != made.Object) {
+		add(made.Source, "")
+	}
+	for _, target := range made.Targets {
+		had := t.Entry != nil && slices.ContainsFunc(t.Entry.Targets, func(o ledger.Target) bool {
+			return placeOf("", o.Source) == placeOf("", target.Source) && o.Path == target.Path && o.ID == target.ID
+		})
+		if !had && target.ID != "" && !r.folders[folder{placeOf(k.Registration, target.Source), target.Path}] {
+			add(target.Source, target.Path)
+		}
+	}
+	return places
+}
+
 // Waiting returns the workloads that keep the files that they have, each with what it waits for. Rendered has what was made of each
 // workload that the sources have, as it would stand in a ledger.
 func (r *Reading) Waiting(rendered map[ledger.Key]ledger.Revision) map[ledger.Key]string {
@@ -180,7 +222,7 @@ func (r *Reading) Waiting(rendered map[ledger.Key]ledger.Revision) map[ledger.Ke
 func (r *Reading) waits(k ledger.Key, made ledger.Revision) string {
 	t := r.decision.Take(k)
 	if t == nil {
-		return fmt.Sprintf("%s waits: %s does not have it", k.Workload, r.below)
+		return fmt.Sprintf("%s waits: %s", k.Workload, lacks(r.below, k))
 	}
 	c := r.decision.Check(made, k)
 	switch {
@@ -194,9 +236,21 @@ func (r *Reading) waits(k ledger.Key, made ledger.Revision) string {
 		return ""
 	case len(c.Missing) > 0 && t.Kind != FilesStay:
 		a := c.Missing[0]
-		return fmt.Sprintf("%s waits: %s has not proved %s %s at %s", k.Workload, r.below, a.Type, a.Reference, cmp.Or(a.Digest, "an unknown digest"))
+		name := fmt.Sprintf("%s %s", a.Type, a.Reference)
+		if a.Digest == "" || !strings.HasSuffix(a.Reference, a.Digest) {
+			name += " at " + cmp.Or(a.Digest, "an unknown digest")
+		}
+		return fmt.Sprintf("%s waits: %s has not proved %s", k.Workload, r.below, name)
 	}
-	return cmp.Or(t.Waits, fmt.Sprintf("%s waits: its repository was read where another workload is proved", k.Workload))
+	if t.Waits != "" {
+		return t.Waits
+	}
+	for _, s := range sourcesOf(made.Source, made.Targets) {
+		if at := r.Commit(k.Registration, s.Repo, s.Ref); at != "" && s.Commit != at {
+			return fmt.Sprintf("%s waits: commit %s is gone from %s of %s, which has other content now", k.Workload, short(at), cmp.Or(s.Ref, "the default branch"), s.Repo)
+		}
+	}
+	return fmt.Sprintf("%s waits: its repository was read where another workload is proved", k.Workload)
 }
 
 // isOf reports whether what was rendered was made of a revision: the same object and the same content of each folder, as far as they come

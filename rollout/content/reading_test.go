@@ -55,6 +55,12 @@ func TestAProvedWorkloadIsReadWhereItWasProved(t *testing.T) {
 	newImage := made("2.0", func(r *ledger.Revision) { r.Artifacts[0].Digest = digest.FromString("3.0").String() })
 	require.Equal(t, map[ledger.Key]string{cart: "cart waits: stage has not proved image web:2.0 at " + digest.FromString("3.0").String()},
 		r.Waiting(map[ledger.Key]ledger.Revision{cart: newImage}))
+	byDigest := made("2.0", func(r *ledger.Revision) {
+		r.Artifacts[0].Digest = digest.FromString("3.0").String()
+		r.Artifacts[0].Reference = "web@" + r.Artifacts[0].Digest
+	})
+	require.Equal(t, map[ledger.Key]string{cart: "cart waits: stage has not proved image web@" + digest.FromString("3.0").String()},
+		r.Waiting(map[ledger.Key]ledger.Revision{cart: byDigest}))
 	folder := made("2.0", func(r *ledger.Revision) { r.Source, r.Targets[0].Source = ledger.Source{}, ledger.Source{} })
 	require.Equal(t, map[ledger.Key]string{cart: "cart waits: registration shop was read from a folder, so no commit says what stage would have proved"},
 		r.Waiting(map[ledger.Key]ledger.Revision{cart: folder}))
@@ -70,12 +76,12 @@ func TestAProvedWorkloadIsReadWhereItWasProved(t *testing.T) {
 		free(s)
 		require.Empty(t, s.reading().Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), news: made("2.0")}), "only own has it")
 	}
-	require.Equal(t, "new waits: stage does not have it", r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), news: made("2.0")})[news])
+	require.Equal(t, "new waits: stage does not have it; if it never will, exempt shop/new in the PromotionPolicy, or publish with --unproved REASON --unproved-workload shop/new", r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), news: made("2.0")})[news])
 }
 
 // A force-push has removed the commit that stage has proved, so the head was read.
 func TestTheHeadInPlaceOfAProvedCommitIsTakenIfAllOfItIsKnown(t *testing.T) {
-	const waits = "cart waits: its repository was read where another workload is proved"
+	const waits = "cart waits: commit commit  is gone from main of https://git.example/shop, which has other content now"
 	s := usual()
 	folder := func(r *ledger.Revision) { r.Targets[0].Path = "deploy" } // of both environments
 	folder(&s.stage.Revisions[0])
@@ -104,6 +110,34 @@ func TestAWorkloadThatWaitsIsReadWhereTheEnvironmentHasIt(t *testing.T) {
 	require.Equal(t, "commit of 1.0", r.Commit("shop", shopRepo, "main"))
 	require.Empty(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: made("1.0")}), "it is rendered as it is, and no byte changes")
 	require.Equal(t, map[ledger.Key]string{cart: "cart 2.0 waits for stage: soak 3h left, 2 of 2 clusters"}, r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0")}))
+}
+
+func TestWhatTheTeamHasDecided(t *testing.T) {
+	r := usual().reading()
+	for _, c := range []struct {
+		name   string
+		change func(*ledger.Revision)
+		want   []string
+	}{
+		{"the folder of prod in a repository that stage reads", func(*ledger.Revision) {}, []string{shopRepo + " main deploy/prod"}},
+		{"a folder that prod has", func(r *ledger.Revision) { r.Targets = made("1.0").Targets }, nil},
+		{"the folder of stage", func(r *ledger.Revision) { r.Targets[0].Path = "deploy/stage" }, nil},
+		{"a folder of the default branch of another repository", func(r *ledger.Revision) { r.Targets[0].Source = ledger.Source{Repo: prodRepo} }, []string{prodRepo + " deploy/prod"}},
+		{"a branch for each environment", func(r *ledger.Revision) {
+			r.Source.Ref, r.Object = "prod", digest.FromString("other")
+			r.Targets[0].Source = r.Source
+		}, []string{shopRepo + " prod", shopRepo + " prod deploy/prod"}},
+		{"the object that prod has", func(r *ledger.Revision) {
+			r.Source.Ref = "prod"
+			r.Targets = made("1.0").Targets
+		}, nil},
+		{"what the site fetches", func(r *ledger.Revision) { r.Targets[0].ID = "" }, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) { require.Equal(t, c.want, r.Decided(cart, made("2.0", c.change))) })
+	}
+	s := usual()
+	s.Policy.Gate.Content.Exempt = promotion.Exempt{Registrations: []string{"shop"}}
+	require.Empty(t, s.reading().Decided(cart, made("2.0")), "nothing holds it")
 }
 
 func TestANeighbourThatIsProvedTakesNothingElseAlong(t *testing.T) {

@@ -436,7 +436,7 @@ func (e *Entry) Admission() *publisher.Admission {
 		}
 	}
 	return &publisher.Admission{
-		Record: e.record, IsKnown: e.known, Below: e.ask.Policy.Below(), Waits: waits, Moves: moves, Waiting: e.Waiting, Proofs: e.Decision.Proofs, Stands: e.Stands,
+		Record: e.record, IsKnown: e.known, Below: e.ask.Policy.Below(), Waits: waits, Moves: moves, Waiting: e.Waiting, Decided: e.Decided, Proofs: e.Decision.Proofs, Stands: e.Stands,
 		From: func(k ledger.Key, made ledger.Revision) (from ledger.From, unproved string) {
 			t := e.Decision.Take(k)
 			c := e.Decision.Check(made, k)

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -19,6 +22,8 @@ import (
 	"github.com/wherry-dev/wherry/rollout/facts"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/rollout/promote"
+	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
@@ -43,6 +48,29 @@ func (u Unproved) check() error {
 	}
 	return nil
 }
+
+// checkNames returns an error about a workload that neither the environments of an entry have, nor what was rendered.
+func (u Unproved) checkNames(e *facts.Entry, rendered []scheduler.Workload) error {
+	var known []string
+	for _, t := range e.Decision.Takes {
+		known = append(known, t.Key.String())
+	}
+	for _, w := range rendered {
+		known = append(known, ledger.Key{Registration: w.Registration, Workload: w.Name}.String())
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
+	for _, name := range u.Workloads {
+		if slices.ContainsFunc(known, func(k string) bool { return k == name || strings.HasSuffix(k, "/"+name) }) {
+			continue
+		}
+		return cli.Fail(cli.Usage, fmt.Errorf("--unproved-workload %q: no workload has this name (known: %s)", name, show.List(known, maxKnown)), finding.DidYouMean(name, known))
+	}
+	return nil
+}
+
+// maxKnown bounds the names that an error lists.
+const maxKnown = 20
 
 // notOverridden returns an error about workloads that wait although somebody asks to have them without a proof: a release key alone is not
 // the word of the policy's group.
@@ -100,11 +128,14 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	if policy, err = platform.PolicyNow(cmd.Context(), options, loaded, record); err != nil && unproved.Reason == "" {
 		return e, failure.Input(err)
 	}
-	if policy.Below() == "" || !policy.Gate.Content.Held {
-		return e, nil
-	}
 	if err := unproved.check(); err != nil {
 		return e, err
+	}
+	if policy.Below() == "" || !policy.Gate.Content.Held {
+		if unproved.Reason != "" {
+			cmd.PrintErrf("note: %s needs no proofs, so --unproved does nothing, and its reason is kept nowhere\n", show.Line(policy.Environment))
+		}
+		return e, nil
 	}
 	commit := loaded.BaseCommit
 	e.pinned = commit

@@ -101,6 +101,11 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 	if err != nil {
 		return nil, err
 	}
+	if entering.entry != nil {
+		if err := p.Unproved.checkNames(entering.entry, built.Result.Workloads); err != nil {
+			return nil, err
+		}
+	}
 	loaded := built.Loaded
 	if p.Read != nil {
 		p.Read(loaded)

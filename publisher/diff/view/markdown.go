@@ -33,6 +33,13 @@ func Markdown(d *diff.Difference) []byte {
 	for _, text := range sharedFiles(d) {
 		fmt.Fprintf(&c, "\n**Not published:** %s\n", show.Markdown(text))
 	}
+	for i, w := range d.Decided {
+		if i == maxNames {
+			fmt.Fprintf(&c, "\n**Without a proof:** %d more workloads by their teams' decision\n", len(d.Decided)-i)
+			break
+		}
+		fmt.Fprintf(&c, "\n**Without a proof:** %s\n", markdown.Text(w.String()))
+	}
 	if d.NotHeld > 0 {
 		fmt.Fprintf(&c, "\n**Without a proof:** %s\n", show.Markdown(notHeldText(d)))
 	}

@@ -196,6 +196,9 @@ func writeFailures(b *bytes.Buffer, d *diff.Difference) {
 	for _, w := range d.AwaitingProof {
 		fmt.Fprintf(b, "\n! %s\n", show.Line(w.Reason))
 	}
+	for _, w := range d.Decided {
+		fmt.Fprintf(b, "\n%s\n", show.Line(w.String()))
+	}
 	if d.NotHeld > 0 {
 		fmt.Fprintf(b, "\n%s\n", notHeldText(d))
 	}
