@@ -25,6 +25,8 @@ type Admission struct {
 	IsKnown bool
 	// Below is the environment below.
 	Below string
+	// Unproved is the reason of the person who takes the base commit without a proof; empty if its gate has passed.
+	Unproved string
 	// Moves are the proofs by which workloads get something else than they have.
 	Moves map[ledger.Key]ledger.Proof
 	// Waits says what workloads wait for that are rendered as the environment has them.

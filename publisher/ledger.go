@@ -273,6 +273,9 @@ func copyBatch(l, other *ledger.Ledger, from, to string) {
 // carriedOn returns a ledger without workloads that has what the last one says beside them.
 func (p *publication) carriedOn(last *ledger.Ledger, baseCommit string) *ledger.Ledger {
 	next := &ledger.Ledger{Schema: ledger.Schema, Base: ledger.Base{Commit: baseCommit}}
+	if a := p.opts.Admission; a != nil {
+		next.Base.Unproved = a.Unproved
+	}
 	if last == nil {
 		return next
 	}
@@ -282,7 +285,8 @@ func (p *publication) carriedOn(last *ledger.Ledger, baseCommit string) *ledger.
 			setBatch(next, ring, record, true)
 		}
 	}
-	if next.Base = last.Base; next.Base.Commit == baseCommit {
+	if last.Base.Commit == baseCommit {
+		next.Base = last.Base
 		return next
 	}
 	stay := int64(p.IssuedAt.Sub(last.Base.Since) / time.Second)
@@ -297,7 +301,7 @@ func (p *publication) carriedOn(last *ledger.Ledger, baseCommit string) *ledger.
 	if more := len(earlier) - ledger.MaxEarlier; more > 0 {
 		earlier = earlier[more:]
 	}
-	next.Base = ledger.Base{Commit: baseCommit, Earlier: earlier}
+	next.Base.Earlier = earlier
 	return next
 }
 

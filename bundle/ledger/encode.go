@@ -146,7 +146,7 @@ func (l *Ledger) check() error {
 		return refuse(bundle.BadContent, "its registrations or workloads are not in order, or there twice")
 	}
 	var c checker
-	c.text(l.Base.Commit)
+	c.text(l.Base.Commit, l.Base.Unproved)
 	for _, s := range l.Base.Earlier {
 		c.text(s.Commit)
 		c.notNegative(s.Seconds)

@@ -49,6 +49,8 @@ type Base struct {
 	Commit string `json:"commit"`
 	// Since is the time from which the environment has it without a break.
 	Since time.Time `json:"since"`
+	// Unproved is the reason of the person who took it without a proof; empty for all others.
+	Unproved string `json:"unproved,omitempty"`
 	// Earlier are the stays of base commits that ended, oldest first, each commit once.
 	Earlier []Earlier `json:"earlier,omitempty"`
 }

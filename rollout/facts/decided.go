@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/rollout/content"
 	"github.com/wherry-dev/wherry/rollout/decisions"
@@ -35,6 +36,16 @@ func (f *Facts) Record(ctx context.Context, platform, environment string) (*bund
 		return nil, err
 	}
 	return &record.Verified.Record, nil
+}
+
+// Ledger returns the ledger of the newest verified record of an environment of a platform, whose name may be empty; nil if there is none.
+func (f *Facts) Ledger(ctx context.Context, platform, environment string) (*ledger.Ledger, error) {
+	record, err := f.newest(ctx, platform, environment, f.Now())
+	if err != nil || record.Verified == nil {
+		return nil, err
+	}
+	l, err := record.Ledger(ctx, record.Verified)
+	return l, f.lost(environment, err)
 }
 
 // decided reads the decisions about the environment of a policy, with those about these revisions of the environment below, and returns

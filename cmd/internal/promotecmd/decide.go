@@ -629,7 +629,8 @@ func newListCommand() *cobra.Command {
 		Use:   "list [PLATFORM] --environment NAME",
 		Short: "List the decisions about an environment",
 		Long: `List the decisions about an environment, newest first: who decided what and when, and whether it counts, or why it does not.
-They are read from the registry, and from the hub of --hub or the settings.
+They are read from the registry, and from the hub of --hub or the settings. "unproved" is what the environment has by
+"wherry publish --unproved".
 
 The exit code is 0, also if there are none; 2 for wrong usage, and 3 for other failures.`,
 		Example: `  wherry gate list -e prod
@@ -652,6 +653,12 @@ func (l *listing) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	list := decisions.List(found, l.trust)
+	unproved, err := l.unproved(cmd)
+	if err != nil {
+		return err
+	}
+	list = append(list, unproved...)
+	slices.SortStableFunc(list, func(a, b decisions.Listed) int { return b.IssuedAt.Compare(a.IssuedAt) })
 	if l.format == "table" && len(list) == 0 {
 		cmd.PrintErrf("no decisions about environment %s\n", l.policy.Environment)
 		return nil

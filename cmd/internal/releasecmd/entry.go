@@ -43,11 +43,20 @@ func (u *Unproved) AddTo(cmd *cobra.Command) {
 }
 
 func (u Unproved) check() error {
-	if len(u.Workloads) > 0 && u.Reason == "" {
+	switch {
+	case len(u.Workloads) > 0 && u.Reason == "":
 		return cli.Usagef("--unproved-workload needs --unproved REASON")
+	case u.Reason == "":
+		return nil
+	}
+	if err := cmp.Or(bundle.CheckMessage(u.Reason), bundle.CheckMessage(u.message())); err != nil {
+		return cli.Usagef("--unproved: %v", err)
 	}
 	return nil
 }
+
+// message is that of releases without a proof, for which a person gives none.
+func (u Unproved) message() string { return "without a proof: " + u.Reason }
 
 // checkNames returns an error about a workload that neither the environments of an entry have, nor what was rendered.
 func (u Unproved) checkNames(e *facts.Entry, rendered []scheduler.Workload) error {
@@ -96,6 +105,8 @@ type entering struct {
 	waits string
 	// way is how a person lets it in all the same.
 	way string
+	// unproved is the reason for which a person lets it in without a proof; empty if its gate has passed.
+	unproved string
 	// refused says why nothing new may be published: no base commit is proved, and the environment has none. What it has is renewed.
 	refused error
 }
@@ -150,6 +161,8 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 			}
 			return e, err
 		}
+	} else if !judged && (record == nil || !record.HasBase(commit, loaded.BaseID)) {
+		e.unproved = unproved.Reason
 	}
 	ask := facts.AskOf(loaded, policy, commit)
 	ask.Unproved, ask.Only, ask.NextBatch = unproved.Reason, unproved.Workloads, nextBatch

@@ -140,6 +140,10 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 	opts.Paused, opts.Again = pause != nil || entering.refused != nil, again
 	if entering.entry != nil {
 		opts.Admission = entering.entry.Admission()
+		opts.Admission.Unproved = entering.unproved
+		if p.Unproved.Reason != "" && opts.Message == "" {
+			opts.Message = p.Unproved.message()
+		}
 	}
 	done, err := publisher.Publish(cmd.Context(), built.Result, p.To, p.Keys, opts)
 	if errors.Is(err, publisher.ErrDecideAgain) {
@@ -177,7 +181,7 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 			return done, err
 		}
 	}
-	if opts.Message != "" && !slices.ContainsFunc(done.ClusterTypes, publisher.PublishedType.Released) {
+	if p.Options.Message != "" && !slices.ContainsFunc(done.ClusterTypes, publisher.PublishedType.Released) {
 		cmd.PrintErrf("note: no release was made, so the message is kept nowhere\n")
 	}
 	p.TellHub(cmd, done)
