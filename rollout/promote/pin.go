@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/markdown"
 	"github.com/wherry-dev/wherry/publisher/outgit"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -77,6 +78,34 @@ func (v *visit) proposed(ctx context.Context, commit string, p outgit.Proposal) 
 	v.result.State, v.result.Reason = Proposed, fmt.Sprintf("change request %d is open: %s", request.Number, request.URL)
 	v.result.Hint = "merge it, and run the command again"
 	return false, v.setStatus(ctx, commit, forge.Pending, fmt.Sprintf("change request %d is open", request.Number), request.URL)
+}
+
+// comment tells the change request that pinned a commit, and was merged, what the commit waits for. That it cannot is a warning.
+func (v *visit) comment(ctx context.Context, commit, why string) error {
+	at := v.target.Place()
+	if at.Dir != "" {
+		return nil
+	}
+	access := v.Access(gitrepo.Mirrors(v.Source.Mirrors).Of(at.URL))
+	if access.Forge == nil {
+		return nil
+	}
+	if err := v.at("comment"); err != nil {
+		return err
+	}
+	all, err := access.Forge.Find(ctx, Purpose+"/"+v.result.Environment)
+	for _, r := range all {
+		if r.State != forge.Merged || !strings.HasPrefix(r.Body, forge.Marker(Purpose, v.result.Environment, commit)) {
+			continue
+		}
+		text := fmt.Sprintf("%s goes on with the base commit that it has, until the gate lets %s in. It waits: %s\n", markdown.Code(v.result.Environment), short(commit), markdown.Text(oneLine(why)))
+		_, err = access.Forge.Comment(ctx, r.Number, forge.Marker("waits", v.result.Environment, commit), text)
+		break
+	}
+	if err != nil && ctx.Err() == nil {
+		v.warn("the change request of " + short(commit) + " got no comment: " + err.Error())
+	}
+	return ctx.Err()
 }
 
 // edit returns the file with the BaseRepo object, with another commit.

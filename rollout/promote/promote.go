@@ -115,12 +115,13 @@ type Publication struct {
 }
 
 // UnfinishedError is an error of Promoter.Publish for a publication that stands but is not whole: if Held is true, assignments are held
-// or left out; else it waits, such as for a signature, or all of it for a proof. If Pin is true, the base commit that is pinned waits for
-// its gate.
+// or left out; else it waits, such as for a signature, or all of it for a proof. If the base commit that is pinned waits for its gate, Pin
+// says for what, in a line that is the same at each look while nothing changes.
 type UnfinishedError struct {
-	Held, Pin bool
-	Err       error
-	Hint      string // one line; may be empty
+	Held bool
+	Pin  string
+	Err  error
+	Hint string // one line; may be empty
 }
 
 func (e *UnfinishedError) Error() string { return e.Err.Error() }
@@ -133,6 +134,7 @@ var ErrNoChain = errors.New("no PromotionPolicy has this environment in its chai
 type Requests interface {
 	outgit.Requests
 	SetStatus(ctx context.Context, commit string, s forge.Status) error
+	Comment(ctx context.Context, number int, marker, body string) (forge.Comment, error)
 }
 
 // Access is how a repository is reached.

@@ -291,6 +291,54 @@ func TestARunThatIsKilledAtAnyStepIsCompletedByTheNext(t *testing.T) {
 	}
 }
 
+// The gate passed when the change request was opened, and does not any more when it is merged.
+func TestAMergedChangeRequestSaysWhatItsPinWaitsFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.push("one")
+	w.deploy("dev", one)
+	w.pass(Options{To: "stage", ChangeRequest: true})
+	w.forge.Merge(1)
+	why := "failed: tills of plant 7 <b>"
+	pass := func() Result {
+		p := w.promoter()
+		p.Publish = func(context.Context, Publication) error {
+			return &UnfinishedError{Pin: why, Err: errors.New("stage: base commit waits: soak ends in " + w.now.String())}
+		}
+		all, err := p.Pass(t.Context(), Options{To: "stage", Now: w.now})
+		require.NoError(t, err)
+		require.Equal(t, Waiting, all.Results[0].State)
+		return all.Results[0]
+	}
+	for range 3 {
+		require.Empty(t, pass().Warnings)
+		w.now = w.now.Add(time.Minute)
+	}
+	comments := func() (texts []string) {
+		for _, c := range w.forge.Changes()[0].Comments {
+			_, text, _ := strings.Cut(c.Body, "\n")
+			texts = append(texts, text)
+		}
+		return texts
+	}
+	require.Equal(t, []string{"`stage` goes on with the base commit that it has, until the gate lets " + short(one) + " in. It waits: failed: tills of plant 7 &#60;b&#62;\n"}, comments())
+	require.Equal(t, "pending: "+why, w.status("stage", one))
+	why = "soak: the soak in dev ends at noon"
+	pass()
+	require.Len(t, comments(), 1)
+	require.Contains(t, comments()[0], "It waits: soak: the soak in dev ends at noon")
+
+	// That the forge does not answer keeps nothing else back.
+	w.forge.Fail(forgetest.Fault{Route: "GET ", Status: 403})
+	require.Len(t, pass().Warnings, 1)
+
+	// A person's pin has no request of wherry's.
+	calls := len(w.forge.Changes()[0].Comments)
+	w.pinByHand("stage", w.push("two"))
+	pass()
+	require.Len(t, w.forge.Changes()[0].Comments, calls)
+}
+
 func TestAPromotionByChangeRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -454,7 +502,7 @@ func TestAPinThatWaitsGivesWayToWhatTheGateLetsIn(t *testing.T) {
 			publish := p.Publish
 			p.Publish = func(ctx context.Context, of Publication) error {
 				if !of.Judged {
-					return &UnfinishedError{Pin: true, Err: errors.New("stage: base commit one waits")}
+					return &UnfinishedError{Pin: "soak", Err: errors.New("stage: base commit one waits")}
 				}
 				return publish(ctx, of)
 			}

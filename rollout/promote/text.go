@@ -94,8 +94,8 @@ func ruleText(r gate.Rule) string {
 	return r.String() + ": " + r.Change
 }
 
-// reasonForStatus is the reason in as few words as a status takes, and the same at each look while nothing changes.
-func reasonForStatus(v gate.Verdict) string {
+// SteadyReason is the reason in as few words as a status takes, and the same at each look while nothing changes.
+func SteadyReason(v gate.Verdict) string {
 	var parts []string
 	for _, r := range v.Rules {
 		if r.Result == v.Result {

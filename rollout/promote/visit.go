@@ -1,6 +1,7 @@
 package promote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -301,7 +302,7 @@ func (v *visit) promote(ctx context.Context, commit string) error {
 			return err
 		}
 		v.hold(Reason(verdict), "wherry gate explain --environment "+v.result.Environment)
-		return v.setStatus(ctx, commit, forge.Failure, reasonForStatus(verdict), "")
+		return v.setStatus(ctx, commit, forge.Failure, SteadyReason(verdict), "")
 	case !v.mayPass(commit):
 		return v.paused(ctx, commit)
 	case verdict.Result != gate.Pass:
@@ -309,7 +310,7 @@ func (v *visit) promote(ctx context.Context, commit string) error {
 			return err
 		}
 		v.wait(Reason(verdict), "wherry gate explain --environment "+v.result.Environment)
-		return v.setStatus(ctx, commit, forge.Pending, reasonForStatus(verdict), "")
+		return v.setStatus(ctx, commit, forge.Pending, SteadyReason(verdict), "")
 	}
 	if v.result.Older && !v.isPaused {
 		if err := v.at("pause"); err != nil {
@@ -348,13 +349,18 @@ func (v *visit) publish(ctx context.Context, commit string, judged bool) (done b
 		Environment: v.result.Environment, Judged: judged, PausedToo: v.isPaused, AllowRemovals: v.mayRemove(), NextBatch: v.options.NextBatch && v.options.To != "",
 	})
 	if unfinished := (*UnfinishedError)(nil); errors.As(err, &unfinished) {
-		v.result.Commit, v.result.Unfinished, v.pinWaits = commit, unfinished.Held || v.published(commit), unfinished.Pin
+		v.result.Commit, v.result.Unfinished, v.pinWaits = commit, unfinished.Held || v.published(commit), unfinished.Pin != ""
 		if unfinished.Held {
 			v.hold(oneLine(err.Error()), oneLine(unfinished.Hint))
 			return true, v.setStatus(ctx, commit, forge.Failure, v.result.Reason, "")
 		}
 		v.wait(strings.TrimPrefix(oneLine(err.Error()), v.result.Environment+": "), oneLine(unfinished.Hint))
-		return true, v.setStatus(ctx, commit, forge.Pending, v.result.Reason, "")
+		if v.pinWaits {
+			if err := v.comment(ctx, commit, unfinished.Pin); err != nil {
+				return true, err
+			}
+		}
+		return true, v.setStatus(ctx, commit, forge.Pending, cmp.Or(unfinished.Pin, v.result.Reason), "")
 	}
 	if err != nil {
 		return true, err

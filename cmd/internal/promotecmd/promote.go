@@ -284,7 +284,11 @@ func (p *promoting) publish(cmd *cobra.Command, what promote.Publication) error 
 	}
 	var said *cli.Error
 	if errors.As(err, &said) && (said.Code == cli.NotYet || said.Code == cli.No && done != nil) {
-		return &promote.UnfinishedError{Held: said.Code == cli.No, Pin: errors.As(err, new(*releasecmd.PinWaitsError)), Err: said.Err, Hint: said.Hint}
+		unfinished := &promote.UnfinishedError{Held: said.Code == cli.No, Err: said.Err, Hint: said.Hint}
+		if pin := (*releasecmd.PinWaitsError)(nil); errors.As(err, &pin) {
+			unfinished.Pin = cmp.Or(pin.Steady, pin.Why)
+		}
+		return unfinished
 	}
 	return err
 }

@@ -101,8 +101,8 @@ type entering struct {
 	entry  *facts.Entry // nil if nothing is held
 	facts  *facts.Facts // what it was asked of; of a plan alone
 	pinned string
-	// waits says why the base commit that is pinned does not enter yet; empty if it may.
-	waits string
+	// waits says why the base commit that is pinned does not enter yet; empty if it may. Steady is the same without what changes with time alone.
+	waits, steady string
 	// way is how a person lets it in all the same.
 	way string
 	// unproved is the reason for which a person lets it in without a proof; empty if its gate has passed.
@@ -210,9 +210,9 @@ func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.
 	case err == nil && verdict.Result == gate.Pass:
 		return pinned, nil
 	case err != nil:
-		e.waits = err.Error()
+		e.waits, e.steady = err.Error(), err.Error()
 	default:
-		e.waits = promote.Reason(verdict)
+		e.waits, e.steady = promote.Reason(verdict), promote.SteadyReason(verdict)
 	}
 	if record == nil || record.BaseCommit == "" {
 		e.refused = e.Waits(policy.Environment, pinned)
@@ -230,8 +230,9 @@ func entryFailure(err error, from *facts.Facts) error {
 	return failure.At(err, from.Location)
 }
 
-// PinWaitsError means that the gate of an environment has not passed for the base commit that is pinned.
-type PinWaitsError struct{ Environment, Commit, Why string }
+// PinWaitsError means that the gate of an environment has not passed for the base commit that is pinned. Steady is Why without what changes
+// with time alone.
+type PinWaitsError struct{ Environment, Commit, Why, Steady string }
 
 func (e *PinWaitsError) Error() string {
 	return fmt.Sprintf("%s: base commit %s waits: %s", e.Environment, short(e.Commit), show.Line(e.Why))
@@ -241,7 +242,7 @@ func short(commit string) string { return commit[:min(len(commit), 7)] }
 
 // Waits returns the error about a base commit that waits.
 func (e *entering) Waits(environment, commit string) error {
-	return cli.Fail(cli.NotYet, &PinWaitsError{environment, commit, e.waits},
+	return cli.Fail(cli.NotYet, &PinWaitsError{environment, commit, e.waits, e.steady},
 		fmt.Sprintf("wherry gate explain -e %s; %s", environment, e.way))
 }
 
