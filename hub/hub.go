@@ -107,6 +107,7 @@ type Hub struct {
 
 	published publications
 	dir       string
+	shared    bool   // the database, with other hubs
 	admin     string // Options.AdminTokenFile
 	guard     *access.Guard
 	tokens    access.Tokens
@@ -155,8 +156,27 @@ func Open(dir string, o Options) (*Hub, error) {
 		return nil, errors.Join(fmt.Errorf("hub: %w", err), db.Close())
 	}
 	h := join(db, key, o)
-	h.dir, h.admin = dir, o.AdminTokenFile
+	h.dir, h.admin, h.shared = dir, o.AdminTokenFile, o.Database != ""
 	return h, nil
+}
+
+// ErrServed means that another process serves from a hub's folder.
+var ErrServed = errors.New("another process serves this hub")
+
+// Claim makes this process the one that serves from the hub's folder, until it calls release: two would have two views of the fleet. It
+// returns ErrServed if there is another. Hubs that share a database on a server need no claim.
+func (h *Hub) Claim() (release func() error, err error) {
+	if h.shared {
+		return func() error { return nil }, nil
+	}
+	dir, err := os.Open(h.dir)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	if free, err := diskfile.TryLock(dir); !free && err == nil { // a file system without locks lets everybody in
+		return nil, errors.Join(fmt.Errorf("folder %s: %w", h.dir, ErrServed), dir.Close())
+	}
+	return dir.Close, nil
 }
 
 // keepPrivate makes the hub's folder, and takes other users' rights on it.

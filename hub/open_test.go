@@ -137,6 +137,25 @@ func TestOpenOfAMissingHub(t *testing.T) {
 	require.NoDirExists(t, dir)
 }
 
+func TestOneProcessServesFromAFolder(t *testing.T) {
+	dir := t.TempDir()
+	h, err := Open(dir, Options{})
+	require.NoError(t, err)
+	release, err := h.Claim()
+	require.NoError(t, err)
+	other, err := Open(dir, Options{}) // such as a command that works on the folder
+	require.NoError(t, err)
+	_, err = other.Claim()
+	require.ErrorIs(t, err, ErrServed)
+	require.ErrorContains(t, err, dir)
+	require.NoError(t, release())
+	release, err = other.Claim()
+	require.NoError(t, err)
+	require.NoError(t, release())
+	require.NoError(t, h.Close())
+	require.NoError(t, other.Close())
+}
+
 func TestHubsMadeAtTheSameTimeShareOneKey(t *testing.T) {
 	dir := t.TempDir()
 	hubs := make(chan *Hub, 4)

@@ -1,9 +1,10 @@
 package medium
 
 import (
-	"errors"
 	"os"
 	"syscall"
+
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 )
 
 // msdos is the type that Linux gives FAT12 to FAT32.
@@ -19,8 +20,7 @@ func maxFile(dir string) int64 {
 
 // lock takes the file for this process, if its file system has locks.
 func lock(f *os.File) error {
-	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
+	if free, err := diskfile.TryLock(f); !free && err == nil {
 		return ErrBusy
 	}
 	return nil

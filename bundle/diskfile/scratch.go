@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
 )
 
 const (
@@ -38,7 +39,7 @@ func NewScratch() (*Scratch, error) {
 			return nil, errors.Join(err, os.RemoveAll(root))
 		}
 		f := &Scratch{Path: filepath.Join(root, filesName), root: root, lock: lock}
-		if held, err := hold(lock); err != nil {
+		if held, err := TryLock(lock); err != nil {
 			return nil, errors.Join(err, f.Close())
 		} else if !held { // a sweep of this moment has it
 			_ = f.Close()
@@ -77,7 +78,7 @@ func sweepScratch(dir string) {
 		if err != nil {
 			continue
 		}
-		if held, err := hold(lock); err == nil && held {
+		if held, err := TryLock(lock); err == nil && held {
 			_ = os.RemoveAll(root)
 		}
 		_ = lock.Close()

@@ -1,11 +1,14 @@
 package login
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -80,7 +84,7 @@ func Read(file string) (*Config, error) {
 	}
 	c := &Config{GroupsClaim: "groups"}
 	if err := yaml.UnmarshalStrict(data, c); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, fmt.Errorf("%s: %w", file, readable(err))
 	}
 	for _, path := range []*string{&c.ClientSecretFile, &c.TLSCA} {
 		if *path != "" && !filepath.IsAbs(*path) {
@@ -91,6 +95,32 @@ func Read(file string) (*Config, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return c, nil
+}
+
+// readable says in words what is wrong with a file that cannot be read into a Config.
+func readable(err error) error {
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+		expected := map[reflect.Kind]string{reflect.Slice: "a list", reflect.Struct: "fields", reflect.Bool: "true or false"}[wrong.Type.Kind()]
+		if wrong.Field == "" {
+			return fmt.Errorf("expected fields such as url: and issuer:, got a %s", wrong.Value)
+		}
+		return fmt.Errorf("%s: expected %s, got a %s", wrong.Field, cmp.Or(expected, "a text"), wrong.Value)
+	}
+	text := err.Error()
+	if _, name, unknown := strings.Cut(text, "json: unknown field "); unknown {
+		name = strings.Trim(name, `"`)
+		var known []string
+		for f := range reflect.TypeFor[Config]().Fields() {
+			if field, _, _ := strings.Cut(f.Tag.Get("json"), ","); field != "" {
+				known = append(known, field)
+			}
+		}
+		if near := show.Nearest(name, known); near != "" {
+			return fmt.Errorf("unknown field %q; did you mean %s?", name, near)
+		}
+		return fmt.Errorf("unknown field %q", name)
+	}
+	return errors.New(strings.TrimPrefix(text, "error converting YAML to JSON: "))
 }
 
 // check checks all fields, and sets those that follow from them.

@@ -83,6 +83,7 @@ func wrong(err error, dir location) error {
 	}
 	return cli.Kinds{
 		cli.Is(hub.ErrNoHub, cli.Usage, absent),
+		cli.Is(hub.ErrServed, cli.Failed, "end the other one first, or give this one a --data of its own"),
 		cli.As[*hubapi.Error](cli.Denied, ""),
 		cli.Is(store.ErrCorrupt, cli.Failed, fmt.Sprintf("restore %s from a backup; agents still hold what was not acknowledged", dir)),
 		cli.Is(fs.ErrPermission, cli.Failed, denied),

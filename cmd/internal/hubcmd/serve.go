@@ -67,6 +67,9 @@ More: wherry help running-a-hub`,
   wherry hub serve --watch oci://127.0.0.1:5000/edge --trust trust.v1.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.demo && s.login != "" {
+				return cli.Usagef("--demo and --login exclude each other: everybody may read the sample fleet")
+			}
 			s.anonymous = s.anonymous || s.demo
 			options, err := s.options()
 			if err == nil {
@@ -98,6 +101,11 @@ More: wherry help running-a-hub`,
 				})
 			}
 			return withHub(*dir, options, func(h *hub.Hub) error {
+				release, err := h.Claim()
+				if err != nil {
+					return err
+				}
+				defer func() { _ = release() }()
 				if err := logAdminToken(cmd, h, *dir, s.adminToken); err != nil {
 					return err
 				}
