@@ -197,7 +197,7 @@ func (a *API) parse(r *http.Request, route read) (fleet.Query, url.Values, error
 		return q, nil, err
 	}
 	if route.paged() {
-		q.Limit = min(cmp.Or(q.Limit, defaultRows), fleet.MaxRows)
+		q.Limit = cmp.Or(q.Limit, defaultRows)
 	}
 	return q, values, nil
 }

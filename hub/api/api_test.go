@@ -97,7 +97,7 @@ func TestParametersBecomeAQuery(t *testing.T) {
 	c := &canned{}
 	require.Equal(t, http.StatusOK, ask(c, "/v1/clusters").Code)
 	require.Equal(t, fleet.Query{Limit: 500}, c.asked)
-	require.Equal(t, http.StatusOK, ask(c, "/v1/clusters?limit=9999&asOf=24h&state=failed&state=stale&l=a%3Db&environment=").Code)
+	require.Equal(t, http.StatusOK, ask(c, "/v1/clusters?limit=1000&asOf=24h&state=failed&state=stale&l=a%3Db&environment=").Code)
 	require.Equal(t, fleet.Query{Limit: 1000, AsOf: noon.Add(-24 * time.Hour), State: []bundle.State{"failed", "stale"}, Selector: "a=b"}, c.asked)
 	require.Equal(t, http.StatusOK, ask(c, "/v1/compare?left=stage&right=type%3Ddrone%26asOf%3D24h&onlyDiff=true").Code)
 	require.Equal(t, fleet.Query{Type: "drone", AsOf: noon.Add(-24 * time.Hour)}, c.asked)

@@ -98,10 +98,10 @@ func (c Client) Environments(ctx context.Context, q fleet.Query) (fleet.Environm
 	return answer, c.get(ctx, "v1/environments", q.Values(), &answer)
 }
 
-// Rollout implements fleet.Answers. Without a limit, it lists at most fleet.MaxRows open clusters.
+// Rollout implements fleet.Answers. It lists at most fleet.MaxRows open clusters.
 func (c Client) Rollout(ctx context.Context, environment, commit string, q fleet.RolloutQuery) (fleet.Rollout, error) {
 	var answer fleet.Rollout
-	if q.Limit == 0 {
+	if q.Limit == 0 || q.Limit > fleet.MaxRows {
 		q.Limit = fleet.MaxRows
 	}
 	values := q.Values()

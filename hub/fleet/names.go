@@ -13,7 +13,7 @@ import (
 
 // UnknownNameError is the error of a name in a query that nothing in the fleet has, as far as the one who asks sees it.
 type UnknownNameError struct {
-	Kind string `json:"kind"` // environment, cluster type, workspace or workload
+	Kind string `json:"kind"` // environment, cluster type, ring, workspace or workload
 	Name string `json:"name"`
 	// Near are names of that kind which are near, or all of them if they are few; the nearest first.
 	Near []string `json:"near,omitempty"`
@@ -31,7 +31,7 @@ const (
 
 // checkNames returns an *UnknownNameError if q has a name that nothing has. It is for queries that mayHaveSlip.
 func (m *moment) checkNames(ctx context.Context, q Query) error {
-	if len(q.Environments) == 0 && q.Type == "" && q.Workspace == "" && q.Workload == "" {
+	if len(q.Environments) == 0 && q.Type == "" && q.Ring == "" && q.Workspace == "" && q.Workload == "" {
 		return nil
 	}
 	if m.push.Environment+m.push.Type+m.push.Workspace+m.push.Workload != "" || m.push.UIDs != nil {
@@ -44,11 +44,11 @@ func (m *moment) checkNames(ctx context.Context, q Query) error {
 		all.sight = m.view.scope.on(all.snapshot)
 		return all.checkNames(ctx, q)
 	}
-	environments, types, workspaces, workloads := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
-	m.publishedNames(environments, types)
+	environments, types, rings, workspaces, workloads := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	m.publishedNames(environments, types, rings)
 	seen := make([]bool, len(m.snapshot.kinds))
 	for r := range m.rows() {
-		environments[m.texts[r.environment]], types[m.texts[r.typ]] = true, true
+		environments[m.texts[r.environment]], types[m.texts[r.typ]], rings[m.texts[r.ring]] = true, true, true
 		for d := range r.all() {
 			if !seen[d.kind] {
 				seen[d.kind] = true
@@ -67,6 +67,7 @@ func (m *moment) checkNames(ctx context.Context, q Query) error {
 		known      map[string]bool
 	}{
 		{"cluster type", q.Type, types},
+		{"ring", q.Ring, rings},
 		{"workspace", q.Workspace, workspaces},
 		{"workload", q.Workload, workloads},
 	} {
@@ -77,9 +78,9 @@ func (m *moment) checkNames(ctx context.Context, q Query) error {
 	return nil
 }
 
-// publishedNames adds the names of environments and types that were published. A view of some workspaces or labels sees
+// publishedNames adds the names of environments, types and rings that were published. A view of some workspaces or labels sees
 // only those that clusters have.
-func (m *moment) publishedNames(environments, types map[string]bool) {
+func (m *moment) publishedNames(environments, types, rings map[string]bool) {
 	s := m.view.scope
 	if len(s.workspaces) > 0 || len(s.selector) > 0 {
 		return
@@ -89,6 +90,9 @@ func (m *moment) publishedNames(environments, types map[string]bool) {
 			environments[r.Environment] = true
 			for t := range r.ClusterTypes {
 				types[t] = true
+			}
+			for _, ring := range r.RingOrder {
+				rings[ring] = true
 			}
 		}
 	}

@@ -134,6 +134,9 @@ func parameters() []parameter {
 				if q.Limit, err = strconv.Atoi(v); err != nil || q.Limit < 1 {
 					return fmt.Errorf("%q is not a positive number", v)
 				}
+				if q.Limit > MaxRows {
+					return fmt.Errorf("%d is more than %d", q.Limit, MaxRows)
+				}
 				return nil
 			},
 			write: func(q *Query) string {

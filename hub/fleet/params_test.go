@@ -50,6 +50,7 @@ func TestParametersThatAreNotAcceptable(t *testing.T) {
 		"limit=0":                      "not a positive number",
 		"limit=-1":                     "not a positive number",
 		"limit=many":                   "not a positive number",
+		"limit=1001":                   "parameter limit: 1001 is more than 1000",
 		"asOf=yesterday":               "neither a time",
 		"asOf=2030-01-01T00:00:00Z":    "in the future",
 		"silentFor=-1h":                "not a duration",

@@ -295,6 +295,7 @@ func TestNearNamesAreSuggested(t *testing.T) {
 	}{
 		{Query{Environments: []string{"prd"}}, &UnknownNameError{"environment", "prd", []string{"prod", "dev", "stage"}}},
 		{Query{Type: "shpo"}, &UnknownNameError{"cluster type", "shpo", []string{"shop", "drone", "line"}}},
+		{Query{Ring: "canery"}, &UnknownNameError{"ring", "canery", []string{"canary"}}},
 		{Query{Workspace: "bleu"}, &UnknownNameError{"workspace", "bleu", []string{"blue", "red"}}},
 		{Query{Workload: "?"}, &UnknownNameError{"workload", "?", []string{"cache", "db", "mail", "web"}}},
 	} {

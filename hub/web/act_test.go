@@ -245,7 +245,11 @@ func TestThePageOfTheAuditLog(t *testing.T) {
 	require.Contains(t, ann.get("/audit?object=nothing-like-it"), "No entry matches.")
 	require.Equal(t, http.StatusForbidden, eve.do(http.MethodGet, "/audit", nil).Code)
 	require.NotContains(t, eve.get("/"), `href="/audit"`)
-	ann.get("/audit?before=banana")
+	for _, no := range []string{"banana", "0", "-1"} {
+		w := ann.do(http.MethodGet, "/audit?before="+no, nil)
+		require.Equal(t, http.StatusBadRequest, w.Code)
+		require.Contains(t, w.Body.String(), "is not the position of an entry")
+	}
 
 	for i := range 250 {
 		require.NoError(t, access.Note(access.With(t.Context(), access.Identity{Name: "bot"}), h.Access().Store, store.AuditEntry{At: now, Action: "count", Object: strconv.Itoa(i)}))

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -30,7 +31,10 @@ func (s *site) showAudit(r *http.Request, f *frame, _ Answers) (any, int, error)
 	q := r.URL.Query()
 	page := &auditPage{frame: f, By: q.Get("by"), What: q.Get("what"), Object: q.Get("object")}
 	page.Condition = page.By+page.What+page.Object != ""
-	before, _ := strconv.ParseInt(q.Get("before"), 10, 64) // no number is the newest
+	before, err := positionIn(q.Get("before"))
+	if err != nil {
+		return nil, 0, err
+	}
 	for range readAudit {
 		entries, err := s.Actions.AuditBefore(r.Context(), before)
 		if err != nil {
@@ -53,6 +57,18 @@ func (s *site) showAudit(r *http.Request, f *frame, _ Answers) (any, int, error)
 		page.Older = linkTo(auditPath, q)
 	}
 	return page, http.StatusOK, nil
+}
+
+// positionIn reads a position of the audit log; 0 for an empty text.
+func positionIn(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%w: parameter before: %q is not the position of an entry", store.ErrInvalid, text)
+	}
+	return n, nil
 }
 
 // has reports whether text has a part, whatever the case.

@@ -150,6 +150,9 @@ func (c *catcher) page() errorPage {
 	if c.status == http.StatusNotFound && said.Code != "" {
 		heading = "There is nothing of this name"
 	}
+	if c.status == http.StatusNotFound && said.Code == "" {
+		said.Message = "Nothing is at this address."
+	}
 	return errorPage{
 		frame: &frame{Title: heading, Nav: navigation(func(path string) string { return path })}, Status: c.status,
 		kind: said.Kind, Heading: heading, Message: strings.TrimPrefix(said.Message, store.ErrInvalid.Error()+": "), Near: said.Near, Wait: c.Header().Get("Retry-After"),

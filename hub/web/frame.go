@@ -43,7 +43,7 @@ type link struct {
 
 // newFrame returns the frame of the page that a request asks for.
 func newFrame(r *http.Request, now time.Time) (*frame, error) {
-	q, err := fleet.ParseQuery(r.URL.Query(), now.Truncate(time.Second), "from", "q", "by", "what", "object", "before") // links have the moment of "24h"
+	q, err := fleet.ParseQuery(r.URL.Query(), now.Truncate(time.Second), parametersOf(r.URL.Path)...) // links have the moment of "24h"
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +64,19 @@ func newFrame(r *http.Request, now time.Time) (*frame, error) {
 		}
 	}
 	return f, nil
+}
+
+// parametersOf returns the parameters that a page has beside those of a query.
+func parametersOf(path string) []string {
+	switch {
+	case path == searchPath:
+		return []string{"q"}
+	case path == auditPath:
+		return []string{"by", "what", "object", "before"}
+	case path == changesPath || strings.HasPrefix(path, environmentsPath+"/"):
+		return []string{"from"}
+	}
+	return nil
 }
 
 // may reports whether a page offers what changes something: for who has the permission, about now.

@@ -65,7 +65,7 @@ func showDeployments(r *http.Request, f *frame, from Answers) (any, int, error) 
 // newListPage returns a page without rows, whose query has an order and a limit.
 func newListPage(f *frame, columns ...column) *listPage {
 	f.Query.Sort = cmp.Or(f.Query.Sort, worstFirst)
-	f.Query.Limit = min(cmp.Or(f.Query.Limit, defaultRows), fleet.MaxRows)
+	f.Query.Limit = cmp.Or(f.Query.Limit, defaultRows)
 	for i, c := range columns {
 		if columns[i].Sorted = c.Sort == f.Query.Sort; columns[i].Sorted {
 			columns[i].Sort = "-" + c.Sort

@@ -80,7 +80,7 @@ func TestARequestBecomesAQuery(t *testing.T) {
 		for query, want := range map[string]fleet.Query{
 			"":                     {Limit: defaultRows, Sort: worstFirst},
 			"?limit=7&sort=-state": {Limit: 7, Sort: "-state"},
-			"?limit=9999":          {Limit: fleet.MaxRows, Sort: worstFirst},
+			"?limit=1000":          {Limit: fleet.MaxRows, Sort: worstFirst},
 			"?environment=dev&type=drone&workload=till&state=failed&after=x&selector=&asOf=24h": {
 				Environments: []string{"dev"}, Type: "drone", Workload: "till", State: []bundle.State{bundle.Failed}, After: "x", Limit: defaultRows, Sort: worstFirst,
 				AsOf: epoch.Add(-24 * time.Hour),
@@ -92,6 +92,8 @@ func TestARequestBecomesAQuery(t *testing.T) {
 		}
 		require.Equal(t, http.StatusBadRequest, ask(&fake{}, path+"?limit=x%1b").Code)
 		require.Equal(t, http.StatusBadRequest, ask(&fake{}, path+"?typ=x").Code)
+		require.Equal(t, http.StatusBadRequest, ask(&fake{}, path+"?limit=1001").Code)
+		require.Equal(t, http.StatusBadRequest, ask(&fake{}, path+"?before=7").Code, "that is of another page")
 		require.Equal(t, http.StatusTeapot, ask(&fake{err: errors.New("broken")}, path).Code, "the caller answers")
 	}
 }
