@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
@@ -155,7 +156,7 @@ func newPathIndex(types []*kinds.ClusterType, keys map[string]bool) (*pathIndex,
 				continue
 			}
 			if err := kinds.CheckPath(path); err != nil {
-				errs = append(errs, finding.Errorf(finding.CodePath, ct.At, "write it as europe/plant-7",
+				errs = append(errs, finding.Errorf(finding.CodePath, ct.At, pathHint(path, ""),
 					"ClusterType %q: label %s, which a policy reads as a path: %v", ct.Metadata.Name, key, err))
 				continue
 			}
@@ -203,11 +204,34 @@ func readAnnotations(p *kinds.SchedulingPolicy) {
 		case key == kinds.UnderAnnotation:
 			var err error
 			if p.Under, err = kinds.ParseUnder(p.Metadata.Annotations[key].Value); err != nil {
-				mistake(finding.CodePath, key, "write europe/plant-7, or LABEL=europe/plant-7", "annotation %s: %v", key, err)
+				label, path, named := strings.Cut(p.Metadata.Annotations[key].Value, "=")
+				if !named {
+					label, path = "", label
+				}
+				mistake(finding.CodePath, key, pathHint(path, label), "annotation %s: %v", key, err)
 			}
 		}
 	}
 }
+
+// pathHint says how a path that is none could be written, after the label that it is of; without one that is near, how paths look.
+func pathHint(path, label string) string {
+	names := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+	for i, name := range names {
+		names[i] = strings.Trim(notInNames.ReplaceAllString(name, "-"), "-._")
+	}
+	near := strings.Join(slices.DeleteFunc(names, func(name string) bool { return name == "" }), "/")
+	if kinds.CheckPath(near) != nil {
+		return "a path looks like europe/plant-7"
+	}
+	if label != "" {
+		near = label + "=" + near
+	}
+	return "write " + near
+}
+
+// notInNames are the characters that no name of a path has.
+var notInNames = lazyregexp.New(`[^A-Za-z0-9._-]+`)
 
 // requirements turns a selector as written into its parts. An empty one has none and so selects all.
 func requirements(s *kinds.LabelSelector, o *kinds.Common) (labels.Requirements, error) {

@@ -98,3 +98,15 @@ func TestTheExplanationOfAPolicyNamesThePlace(t *testing.T) {
 	require.Equal(t, []string{"p=false: ✗ group under a []"}, matchLines(x.Policies))
 	requireAgreement(t, m)
 }
+
+func TestAPathThatIsNoneIsWrittenAsOne(t *testing.T) {
+	for path, want := range map[string]string{
+		"/europe/plant-7/":      "write europe/plant-7",
+		"europe//plant 7/paint": "write europe/plant-7/paint",
+		"..":                    "a path looks like europe/plant-7",
+		"":                      "a path looks like europe/plant-7",
+	} {
+		require.Equal(t, want, pathHint(path, ""), path)
+	}
+	require.Equal(t, "write site=a/b", pathHint("a/b/", "site"))
+}

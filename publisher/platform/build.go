@@ -105,6 +105,9 @@ func Build(ctx context.Context, src Source, opts Options) (Built, error) {
 			find.CheckCarry(ct, true)
 		}
 	}
+	if len(loaded.Unread) > 0 { // what could not be read may be what a policy selects
+		b.Result.Warnings = slices.DeleteFunc(b.Result.Warnings, func(f finding.Finding) bool { return f.Code == finding.CodeNoTarget })
+	}
 	b.Result.Warnings = append(b.Result.Warnings, refusals.Warnings()...)
 	b.addPlaces(src)
 	return b, nil

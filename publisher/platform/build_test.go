@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 func coffee() Source {
@@ -50,6 +51,13 @@ func TestBundlesArePackedAsTheyAreRenderedUnlessSomethingIsUnread(t *testing.T) 
 	require.NoError(t, err)
 	require.Len(t, unread.Loaded.Unread, 1)
 	require.Nil(t, unread.Packed, "what is held for it is known only when it is published")
+
+	delete(src.Workloads, "storefront")
+	unread, err = Build(t.Context(), src, Options{})
+	require.NoError(t, err)
+	for _, w := range unread.Result.Warnings {
+		require.NotEqual(t, finding.CodeNoTarget, w.Code, "what could not be read may be what a policy selects")
+	}
 }
 
 func TestOptionsMayFollowFromWhatWasRead(t *testing.T) {

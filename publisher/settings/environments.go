@@ -127,18 +127,18 @@ func (s *Settings) Locate(name string) (Place, error) {
 }
 
 // LocateAll returns the whole platform for a command that looks at all environments. It is one environment if name, the
-// variable or the current folder says so.
+// variable or the current folder says so, or if no Environment object names them.
 func (s *Settings) LocateAll(name string) (Place, error) {
 	known := s.Platform.Environments()
 	_, inside := s.Platform.inside(known)
-	if name != "" || inside || strings.HasPrefix(s.Environment.Origin, "variable ") || len(known) > 0 && !s.Platform.hasEnvironments() {
+	if name != "" || inside || strings.HasPrefix(s.Environment.Origin, "variable ") || !s.Platform.HasEnvironments() && (len(known) > 0 || s.Environment.Given()) {
 		return s.Locate(name)
 	}
 	return Place{Platform: s.Platform.shown(s.Platform.Dir)}, nil
 }
 
-// hasEnvironments reports whether the platform's own folder has Environment objects.
-func (r *Repository) hasEnvironments() bool {
+// HasEnvironments reports whether the platform's own folder has Environment objects.
+func (r *Repository) HasEnvironments() bool {
 	root, err := os.OpenRoot(r.Dir)
 	if err != nil {
 		return false
@@ -244,7 +244,7 @@ func (r *Repository) of(e Environment, known []Environment) string {
 	r.Clone.AddURL(e.Repo)
 	branch := r.Clone.Branch()
 	taken := slices.ContainsFunc(known, func(o Environment) bool { return o.Branch == branch })
-	if branch == e.Branch || !taken && branch != r.Clone.DefaultBranch() && !r.hasEnvironments() {
+	if branch == e.Branch || !taken && branch != r.Clone.DefaultBranch() && !r.HasEnvironments() {
 		return r.shown(filepath.Join(r.Clone.Top, filepath.FromSlash(e.Path)))
 	}
 	if top := r.Clone.WorkTree(e.Branch); top != "" {

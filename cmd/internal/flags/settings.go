@@ -102,7 +102,7 @@ func (f *Source) complete(cmd *cobra.Command, place string, needed bool) (err er
 		return nil
 	}
 	if !strings.HasPrefix(named.Origin, "variable ") {
-		if f.settings.Platform == nil || !needed {
+		if f.settings.Platform == nil || !needed && f.settings.Platform.HasEnvironments() {
 			return nil
 		}
 		if _, ok := f.settings.Platform.Inside(); ok {
