@@ -31,6 +31,11 @@ type Location struct {
 // Local reports whether l is a folder or an archive.
 func (l Location) Local() bool { return l.Dir != "" || l.Archive != "" }
 
+// IsLocation reports whether s is written as a location; it may still be wrong.
+func IsLocation(s string) bool {
+	return strings.HasPrefix(s, schemeArchive) || strings.HasPrefix(s, schemeLayout) || strings.HasPrefix(s, schemeRegistry)
+}
+
 // Parse reads oci://HOST/PREFIX, oci-layout:DIR or oci-archive:FILE.
 func Parse(s string) (Location, error) {
 	if files, ok := strings.CutPrefix(s, schemeArchive); ok {

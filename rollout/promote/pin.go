@@ -14,10 +14,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
-	"github.com/wherry-dev/wherry/publisher/markdown"
 	"github.com/wherry-dev/wherry/publisher/outgit"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -98,7 +98,7 @@ func (v *visit) comment(ctx context.Context, commit, why string) error {
 		if r.State != forge.Merged || !strings.HasPrefix(r.Body, forge.Marker(Purpose, v.result.Environment, commit)) {
 			continue
 		}
-		text := fmt.Sprintf("%s goes on with the base commit that it has, until the gate lets %s in. It waits: %s\n", markdown.Code(v.result.Environment), short(commit), markdown.Text(oneLine(why)))
+		text := fmt.Sprintf("%s goes on with the base commit that it has, until the gate lets %s in. It waits: %s\n", show.MarkdownCode(v.result.Environment), short(commit), show.Markdown(oneLine(why)))
 		_, err = access.Forge.Comment(ctx, r.Number, forge.Marker("waits", v.result.Environment, commit), text)
 		break
 	}

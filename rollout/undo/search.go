@@ -52,7 +52,11 @@ func (s *search) checkScope() error {
 	if s.Ring == "" {
 		return nil
 	}
-	if order := publisher.RingOrder(s.now); !slices.Contains(order, s.Ring) {
+	order := publisher.RingOrder(s.now)
+	if len(order) == 0 {
+		return usage.Errorf("environment %s has no rings: leave out --ring", s.Environment)
+	}
+	if !slices.Contains(order, s.Ring) {
 		return usage.Errorf("unknown ring %q (known: %s)", s.Ring, strings.Join(order, ", "))
 	}
 	if len(s.now.RingOrder) == 0 {

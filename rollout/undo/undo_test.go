@@ -50,7 +50,7 @@ func TestUndoGivesBackWhatWasThere(t *testing.T) {
 		"not to what is incomplete":                     {steps: "a;fail;b;mend;c;undo", want: "drone: a, large: a"},
 		"to what is incomplete if it is named":          {steps: "a;fail;b;mend;c;undo to=" + commitOf("b"), want: "drone: b, large: b"},
 		"an unknown cluster type":                       {steps: "a;b;undo type=dron", err: `unknown cluster type "dron" (known: drone, large)`},
-		"a ring where there are none":                   {steps: "a;b;undo ring=canary", err: `unknown ring "canary"`},
+		"a ring where there are none":                   {steps: "a;b;undo ring=canary", err: "environment prod has no rings: leave out --ring"},
 		"a cluster type that is new":                    {steps: "a;+small;b;undo", err: "the previous record does not have small"},
 		"a cluster type that is new, if it may":         {steps: "a;+small;b;undo allow-empty", want: "drone: a, large: a"},
 		"a cluster type that is gone":                   {steps: "a;-large;b;undo", want: "drone: a, large: a"},

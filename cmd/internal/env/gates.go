@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
@@ -88,8 +89,15 @@ type Opened struct {
 	Place  string // of the environment
 }
 
-// Open reads the environment, its policy and the trust. Place is PLATFORM, if args has it.
+// Open reads the environment, its policy and the trust. Place is PLATFORM, if args has it; a location there stands for --to, as other
+// commands take it.
 func (f *Gates) Open(cmd *cobra.Command, args []string) (*Opened, error) {
+	if len(args) > 0 && oci.IsLocation(args[0]) {
+		if f.to != "" && f.to != args[0] {
+			return nil, cli.Usagef("two locations are given: %s, and --to %s", args[0], f.to)
+		}
+		f.to, args = args[0], nil
+	}
 	place, err := f.Source.Resolve(cmd, args)
 	if err != nil {
 		return nil, err

@@ -579,10 +579,14 @@ func (d *deciding) conclude(cmd *cobra.Command, done *Decided, what string) erro
 	} else {
 		cmd.PrintErrf("%s %s %s\n", show.Cell(done.By), past, what)
 	}
+	defer d.hintOfRejection(cmd, done)
 	if done.Needed == 0 {
 		return nil
 	}
 	text := fmt.Sprintf("%d of %d approvals", len(done.Approvals), done.Needed)
+	if len(done.Approvals) > done.Needed {
+		text = fmt.Sprintf("%d approvals, %d needed", len(done.Approvals), done.Needed)
+	}
 	if len(done.Approvals) > 0 {
 		text += ": " + strings.Join(done.Approvals, ", ")
 	}
@@ -591,6 +595,20 @@ func (d *deciding) conclude(cmd *cobra.Command, done *Decided, what string) erro
 	}
 	cmd.PrintErrf("%s\n", show.Line(text))
 	return nil
+}
+
+// hintOfRejection says what a rejection means for an override, which takes none back.
+func (d *deciding) hintOfRejection(cmd *cobra.Command, done *Decided) {
+	if d.action != bundle.Override || len(done.Rejections) == 0 {
+		return
+	}
+	who := show.Line(strings.Join(done.Rejections, ", "))
+	switch {
+	case d.workload != "":
+		cmd.PrintErrf("note: it stays out all the same: an override takes back no rejection, so whoever rejected it (%s) has to approve it\n", who)
+	case !slices.Contains(d.rules, gate.RuleApprovals):
+		cmd.PrintErrf("note: it stays out all the same: %s rejected it; --rule approvals overrides that too\n", who)
+	}
 }
 
 func memberOf(groups []promotion.Group, keyID string) string {

@@ -58,7 +58,8 @@ Kalypso wrote. Values that look like secrets are masked. --comment writes the pl
 what a medium would carry to each site now.
 
 The exit code is 1 if something fails or is refused, and 3 if the comment could not be posted. With --exit-code it is
-also 1 if something would change, with --strict for warnings, and with --fail-on for one of these: ` + strings.Join(impact.LimitNames(), ", ") + `.
+also 1 if something would change, with --strict for warnings, and with --fail-on beyond a limit. The limits are
+` + strings.Join(impact.LimitNames(), ", ") + `.
 
 More: wherry help planning, sources, checks, forge-tokens`,
 		Example: `  wherry plan ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.pub

@@ -19,8 +19,7 @@ func Rollout() *cobra.Command {
 		Short: "Roll releases out through rings, or back",
 		Long: `Bring releases through the rings of an environment, or take them back: "advance" brings what has proved itself to the next
 ring, "status" shows how far the rings are, "commit" and "workload" how far the clusters are with one of these, "undo" and
-"abort" restore previous content, and "pause" keeps an
-environment as it is until "resume".`,
+"abort" restore previous content, and "pause" keeps an environment as it is until "resume".`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newMoveCommand())

@@ -73,7 +73,8 @@ what is pinned in git may be something else, and is published by the next "wherr
 their --watch. So mend what was wrong in git first; "wherry plan" shows what would change.
 
 What was undone or aborted is not released again, whatever git pins: publish and promote exit with 1, and the gates of
-rings say no. --again lets all of it come again.
+rings say no. --again lets all of it come again; to give one workload its version back alone, run "wherry rollout undo
+--workload NAME --back-to VERSION".
 
 The exit code is 0 if the environment is not paused.
 

@@ -35,7 +35,7 @@ type looking struct {
 func newStatusCommand() *cobra.Command {
 	var l looking
 	cmd := &cobra.Command{
-		Use:   "status [PLATFORM] [--environment NAME] [--to LOCATION]",
+		Use:   "status [PLATFORM | LOCATION] [--environment NAME] [--to LOCATION]",
 		Short: "Show the progress of a rollout",
 		Long: `Show how far the rings of an environment are: the release of each ring, how many of its clusters are compliant, and what the
 gate of the next ring says; then the workloads that wait for a proof, with the reason. The first line has the state:
@@ -45,7 +45,7 @@ the clusters. Nothing is changed.
 "wherry rollout commit" shows how far one commit is, "wherry rollout workload" one version of a workload.
 
 Exit codes: 0 all rings have the newest release and proved it, 1 a gate says no or too many clusters failed, 5 under way or
-paused.
+paused. A LOCATION as the argument is --to.
 
 More: wherry help rings, hub-access`,
 		Example: `  wherry rollout status ./platform --environment prod --to oci://127.0.0.1:5000/edge --release-key cosign.pub

@@ -38,7 +38,7 @@ func Markdown(d *diff.Difference) []byte {
 			fmt.Fprintf(&c, "\n**Without a proof:** %d more workloads by their teams' decision\n", len(d.Decided)-i)
 			break
 		}
-		fmt.Fprintf(&c, "\n**Without a proof:** %s\n", markdown.Text(w.String()))
+		fmt.Fprintf(&c, "\n**Without a proof:** %s\n", show.Markdown(w.String()))
 	}
 	if d.NotHeld > 0 {
 		fmt.Fprintf(&c, "\n**Without a proof:** %s\n", show.Markdown(notHeldText(d)))
