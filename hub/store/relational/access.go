@@ -114,27 +114,23 @@ func accessToken(ctx context.Context, db querier, where, idOrName string) (store
 }
 
 func accessTokens(ctx context.Context, db querier, where string, args ...any) ([]store.AccessToken, error) {
-	rows, err := db.query(ctx, `SELECT id, hash, name, role, scope, created_at, expires_at, revoked_at, used_at, waits, subject FROM access_token WHERE `+where, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	all := []store.AccessToken{}
-	for rows.Next() {
+	err := each(ctx, db, `SELECT id, hash, name, role, scope, created_at, expires_at, revoked_at, used_at, waits, subject FROM access_token WHERE `+where, args, func(rows *sql.Rows) error {
 		var t store.AccessToken
 		var scope string
 		var created, expires, revoked, used, waits int64
 		if err := rows.Scan(&t.ID, &t.Hash, &t.Name, &t.Role, &scope, &created, &expires, &revoked, &used, &waits, &t.Subject); err != nil {
-			return nil, err
+			return err
 		}
 		if err := json.Unmarshal([]byte(scope), &t.AccessScope); err != nil {
-			return nil, fmt.Errorf("scope of access token %s: %w: %v", t.ID, store.ErrCorrupt, err)
+			return fmt.Errorf("scope of access token %s: %w: %v", t.ID, store.ErrCorrupt, err)
 		}
 		t.CreatedAt, t.ExpiresAt, t.RevokedAt, t.UsedAt = store.Moment(created), store.Moment(expires), store.Moment(revoked), store.Moment(used)
 		t.Waits = waits == 1
 		all = append(all, t)
-	}
-	return all, rows.Err()
+		return nil
+	})
+	return all, err
 }
 
 // HoldTokens implements store.Access.
@@ -203,23 +199,19 @@ func (d *DB) AuditHead(ctx context.Context) (int64, digest.Digest, error) {
 
 // AuditLog implements store.Access.
 func (d *DB) AuditLog(ctx context.Context, after int64, limit int) ([]store.AuditEntry, error) {
-	rows, err := d.read.query(ctx, `SELECT position, digest, at, actor, action, object, reason, detail, environment, workspace FROM audit
-		WHERE position > $1 ORDER BY position LIMIT $2`, after, limit)
-	if err != nil {
-		return nil, d.classify(err)
-	}
-	defer rows.Close()
 	all := []store.AuditEntry{}
-	for rows.Next() {
+	err := each(ctx, d.read, `SELECT position, digest, at, actor, action, object, reason, detail, environment, workspace FROM audit
+		WHERE position > $1 ORDER BY position LIMIT $2`, []any{after, limit}, func(rows *sql.Rows) error {
 		var e store.AuditEntry
 		var at int64
 		if err := rows.Scan(&e.Position, &e.Digest, &at, &e.Actor, &e.Action, &e.Object, &e.Reason, &e.Detail, &e.Environment, &e.Workspace); err != nil {
-			return nil, d.classify(err)
+			return err
 		}
 		e.At = store.Moment(at)
 		all = append(all, e)
-	}
-	return all, d.classify(rows.Err())
+		return nil
+	})
+	return all, d.classify(err)
 }
 
 // PinKey implements store.Access.

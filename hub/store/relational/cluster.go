@@ -99,13 +99,8 @@ func parseAbout(content string, a *timeline.About) error {
 }
 
 func (c *clusterRow) loadDeployments(ctx context.Context, db querier) error {
-	rows, err := db.query(ctx, `SELECT id, assignment, workspace, application, workload, target, adapter, state, reason, message, since,
-			version, config, content, revision, site_values, failures, floating, listed FROM deployment WHERE cluster_id = $1`, c.id)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err := each(ctx, db, `SELECT id, assignment, workspace, application, workload, target, adapter, state, reason, message, since,
+			version, config, content, revision, site_values, failures, floating, listed FROM deployment WHERE cluster_id = $1`, []any{c.id}, func(rows *sql.Rows) error {
 		var t timeline.Deployment
 		if err := rows.Scan(&t.ID, &t.Assignment, &t.Workspace, &t.Application, &t.Workload, &t.Target, &t.Adapter, &t.State, &t.Reason, &t.Message, &t.Since,
 			&t.Version, &t.Config, &t.Content, &t.Revision, &t.SiteValues, &t.Failures, &t.Floating, &t.Listed); err != nil {
@@ -116,9 +111,10 @@ func (c *clusterRow) loadDeployments(ctx context.Context, db querier) error {
 		} else {
 			c.Deployments = append(c.Deployments, &t)
 		}
-	}
+		return nil
+	})
 	slices.SortFunc(c.Deployments, func(x, y *timeline.Deployment) int { return strings.Compare(x.Assignment, y.Assignment) })
-	return rows.Err()
+	return err
 }
 
 // insertDeployments gives deployments without a row one, as they are.

@@ -65,15 +65,10 @@ type tokenRow struct {
 }
 
 func (d *DB) tokens(ctx context.Context, db querier, where string, args ...any) ([]tokenRow, error) {
-	rows, err := db.query(ctx, `SELECT t.id, t.public_key, t.type, t.environment, t.ring, t.labels, t.uses, t.created_at, t.expires_at, t.revoked_at, t.ephemeral, t.waits,
-			(SELECT count(*) FROM token_use u WHERE u.token_id = t.id)
-		FROM token t WHERE `+where, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	var all []tokenRow
-	for rows.Next() {
+	err := each(ctx, db, `SELECT t.id, t.public_key, t.type, t.environment, t.ring, t.labels, t.uses, t.created_at, t.expires_at, t.revoked_at, t.ephemeral, t.waits,
+			(SELECT count(*) FROM token_use u WHERE u.token_id = t.id)
+		FROM token t WHERE `+where, args, func(rows *sql.Rows) error {
 		var t tokenRow
 		var der []byte
 		var labels string
@@ -81,20 +76,22 @@ func (d *DB) tokens(ctx context.Context, db querier, where string, args ...any) 
 		var revoked sql.NullInt64
 		var used int
 		if err := rows.Scan(&t.ID, &der, &t.Type, &t.Environment, &t.Ring, &labels, &t.Uses, &created, &expires, &revoked, &ephemeral, &waits, &used); err != nil {
-			return nil, err
+			return err
 		}
 		if err := json.Unmarshal([]byte(labels), &t.Labels); err != nil {
-			return nil, fmt.Errorf("labels of token %s: %w: %v", t.ID, store.ErrCorrupt, err)
+			return fmt.Errorf("labels of token %s: %w: %v", t.ID, store.ErrCorrupt, err)
 		}
+		var err error
 		if t.key, err = bundle.ParsePublicKey(der); err != nil {
-			return nil, fmt.Errorf("token %s: %w: %v", t.ID, store.ErrCorrupt, err)
+			return fmt.Errorf("token %s: %w: %v", t.ID, store.ErrCorrupt, err)
 		}
 		t.EphemeralSeconds = ephemeral / 1000
 		t.CreatedAt, t.ExpiresAt, t.Left = store.Moment(created), store.Moment(expires), max(0, t.Uses-used)
 		t.State = t.StateOf(t.Left, revoked.Valid, waits == 1, d.now())
 		all = append(all, t)
-	}
-	return all, rows.Err()
+		return nil
+	})
+	return all, err
 }
 
 // Enroll implements store.Store.
@@ -222,40 +219,36 @@ func (d *DB) Keys(ctx context.Context, uid string) (store.Keys, error) {
 // keysOf also returns the cluster's row.
 func keysOf(ctx context.Context, db querier, uid string) (cluster int64, k store.Keys, err error) {
 	k = store.Keys{Current: map[string]crypto.PublicKey{}, Previous: map[string]store.PreviousKey{}}
-	rows, err := db.query(ctx, `SELECT c.id, c.removed_at, c.retired_at, c.retired_reason, k.kid, k.public_key, k.revoked_at, k.until_incarnation, k.until_seq
+	err = each(ctx, db, `SELECT c.id, c.removed_at, c.retired_at, c.retired_reason, k.kid, k.public_key, k.revoked_at, k.until_incarnation, k.until_seq
 		FROM cluster c LEFT JOIN cluster_key k ON k.cluster_id = c.id AND (k.revoked_at IS NULL OR k.until_seq IS NOT NULL)
-		WHERE c.uid = $1`, uid)
-	if err != nil {
-		return 0, k, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+		WHERE c.uid = $1`, []any{uid}, func(rows *sql.Rows) error {
 		var removed, retired, revoked, incarnation, seq sql.NullInt64
 		var reason string
 		var kid *string
 		var der []byte
 		if err := rows.Scan(&cluster, &removed, &retired, &reason, &kid, &der, &revoked, &incarnation, &seq); err != nil {
-			return 0, k, err
+			return err
 		}
 		switch {
 		case retired.Valid:
-			return 0, k, &store.RetiredError{UID: uid, Reason: reason, At: store.Moment(retired.Int64)}
+			return &store.RetiredError{UID: uid, Reason: reason, At: store.Moment(retired.Int64)}
 		case removed.Valid:
-			return 0, k, fmt.Errorf("cluster %q: %w", uid, store.ErrUnknownCluster)
+			return fmt.Errorf("cluster %q: %w", uid, store.ErrUnknownCluster)
 		case kid == nil:
-			continue
+			return nil
 		}
 		key, err := bundle.ParsePublicKey(der)
 		if err != nil {
-			return 0, k, fmt.Errorf("key %s: %w: %v", *kid, store.ErrCorrupt, err)
+			return fmt.Errorf("key %s: %w: %v", *kid, store.ErrCorrupt, err)
 		}
 		if revoked.Valid {
 			k.Previous[*kid] = store.PreviousKey{Key: key, Until: store.Order{Incarnation: incarnation.Int64, Seq: seq.Int64}}
 		} else {
 			k.Current[*kid] = key
 		}
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return 0, k, err
 	}
 	if cluster == 0 {

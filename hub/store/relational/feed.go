@@ -70,24 +70,20 @@ func (d *DB) End(ctx context.Context) (end store.Position, err error) {
 
 // Entries implements store.Feed.
 func (d *DB) Entries(ctx context.Context, after store.Position, limit int) (all []store.FeedEntry, err error) {
-	rows, err := d.read.query(ctx, `SELECT f.position, f.at, f.kind, coalesce(c.uid, ''), f.platform, f.environment, f.digest,
+	err = each(ctx, d.read, `SELECT f.position, f.at, f.kind, coalesce(c.uid, ''), f.platform, f.environment, f.digest,
 			f.first_incarnation, f.first_seq, f.last_incarnation, f.last_seq
-		FROM feed f LEFT JOIN cluster c ON c.id = f.cluster_id WHERE f.position > $1 ORDER BY f.position LIMIT $2`, int64(after), int64(limit))
-	if err != nil {
-		return nil, d.classify(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+		FROM feed f LEFT JOIN cluster c ON c.id = f.cluster_id WHERE f.position > $1 ORDER BY f.position LIMIT $2`, []any{int64(after), int64(limit)}, func(rows *sql.Rows) error {
 		var e store.FeedEntry
 		var at int64
 		if err := rows.Scan(&e.Position, &at, &e.Kind, &e.UID, &e.Platform, &e.Environment, &e.Digest,
 			&e.First.Incarnation, &e.First.Seq, &e.Last.Incarnation, &e.Last.Seq); err != nil {
-			return nil, err
+			return err
 		}
 		e.At = store.Moment(at)
 		all = append(all, e)
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return nil, d.classify(err)
 	}
 	// After the rows, so that none of them can have been removed unseen.

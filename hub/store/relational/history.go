@@ -26,26 +26,22 @@ func reportBeside(ctx context.Context, db querier, cluster int64, o store.Order,
 // valuesBefore returns the values as of the stored report before o. One index lookup finds each: every
 // assignment that the cluster ever had keeps a row in deployment.
 func valuesBefore(ctx context.Context, db querier, cluster int64, o store.Order) (map[string]timeline.Value, error) {
-	rows, err := db.query(ctx, `SELECT d.assignment, t.state, t.reason, t.version, t.config, t.content, t.revision, t.site_values, t.failures, t.since, coalesce(a.content, '')
+	values := map[string]timeline.Value{}
+	err := each(ctx, db, `SELECT d.assignment, t.state, t.reason, t.version, t.config, t.content, t.revision, t.site_values, t.failures, t.since, coalesce(a.content, '')
 		FROM deployment d
 		JOIN transition t ON t.deployment_id = d.id AND (t.incarnation, t.seq) = (SELECT x.incarnation, x.seq FROM transition x
 			WHERE x.deployment_id = d.id AND (x.incarnation, x.seq) < ($2, $3) ORDER BY x.incarnation DESC, x.seq DESC LIMIT 1)
 		LEFT JOIN about a ON a.id = t.about_id
-		WHERE d.cluster_id = $1`, cluster, o.Incarnation, o.Seq)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	values := map[string]timeline.Value{}
-	for rows.Next() {
+		WHERE d.cluster_id = $1`, []any{cluster, o.Incarnation, o.Seq}, func(rows *sql.Rows) error {
 		var name string
 		var v timeline.Value
 		if err := scanValue(rows, &v, &name); err != nil {
-			return nil, err
+			return err
 		}
 		values[name] = v
-	}
-	return values, rows.Err()
+		return nil
+	})
+	return values, err
 }
 
 // scanValue scans the columns of a value after others.
@@ -55,19 +51,15 @@ func scanValue(rows *sql.Rows, v *timeline.Value, others ...any) error {
 
 // History implements store.Store.
 func (d *DB) History(ctx context.Context, uid string) (all []store.Transition, err error) {
-	rows, err := d.read.query(ctx, `SELECT d.assignment, t.incarnation, t.seq, t.state, t.reason, t.failures
+	err = each(ctx, d.read, `SELECT d.assignment, t.incarnation, t.seq, t.state, t.reason, t.failures
 		FROM cluster c JOIN deployment d ON d.cluster_id = c.id JOIN transition t ON t.deployment_id = d.id
-		WHERE c.uid = $1 ORDER BY d.assignment, t.incarnation, t.seq`, uid)
-	if err != nil {
-		return nil, d.classify(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+		WHERE c.uid = $1 ORDER BY d.assignment, t.incarnation, t.seq`, []any{uid}, func(rows *sql.Rows) error {
 		var t store.Transition
 		if err := rows.Scan(&t.Assignment, &t.At.Incarnation, &t.At.Seq, &t.State, &t.Reason, &t.Failures); err != nil {
-			return nil, err
+			return err
 		}
 		all = append(all, t)
-	}
-	return all, d.classify(rows.Err())
+		return nil
+	})
+	return all, d.classify(err)
 }

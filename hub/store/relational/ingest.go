@@ -399,44 +399,35 @@ func (d *DB) Has(ctx context.Context, uid string, at store.Order) (known bool, e
 
 // From implements store.Store.
 func (d *DB) From(ctx context.Context, uid string, at store.Order, limit int) (ids []digest.Digest, err error) {
-	rows, err := d.read.query(ctx, `SELECT r.id FROM report r JOIN cluster c ON c.id = r.cluster_id
-		WHERE c.uid = $1 AND (r.incarnation, r.seq) >= ($2, $3) ORDER BY r.incarnation, r.seq LIMIT $4`,
-		uid, at.Incarnation, at.Seq, int64(limit))
-	if err != nil {
-		return nil, d.classify(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err = each(ctx, d.read, `SELECT r.id FROM report r JOIN cluster c ON c.id = r.cluster_id
+		WHERE c.uid = $1 AND (r.incarnation, r.seq) >= ($2, $3) ORDER BY r.incarnation, r.seq LIMIT $4`, []any{uid, at.Incarnation, at.Seq, int64(limit)}, func(rows *sql.Rows) error {
 		var id []byte
 		if err := rows.Scan(&id); err != nil {
-			return nil, err
+			return err
 		}
 		ids = append(ids, reportID(id))
-	}
-	return ids, d.classify(rows.Err())
+		return nil
+	})
+	return ids, d.classify(err)
 }
 
 // Owed implements store.Store.
 func (d *DB) Owed(ctx context.Context) (all []store.Owed, err error) {
-	rows, err := d.read.query(ctx, `SELECT c.uid, r.id FROM report r JOIN cluster c ON c.id = r.cluster_id
-		WHERE r.ack_owed = 1 ORDER BY c.name, c.id, r.incarnation, r.seq`)
-	if err != nil {
-		return nil, d.classify(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err = each(ctx, d.read, `SELECT c.uid, r.id FROM report r JOIN cluster c ON c.id = r.cluster_id
+		WHERE r.ack_owed = 1 ORDER BY c.name, c.id, r.incarnation, r.seq`, nil, func(rows *sql.Rows) error {
 		var uid string
 		var id []byte
 		if err := rows.Scan(&uid, &id); err != nil {
-			return nil, err
+			return err
 		}
 		if len(all) == 0 || all[len(all)-1].UID != uid {
 			all = append(all, store.Owed{UID: uid})
 		}
 		last := &all[len(all)-1]
 		last.IDs = append(last.IDs, reportID(id))
-	}
-	return all, d.classify(rows.Err())
+		return nil
+	})
+	return all, d.classify(err)
 }
 
 // Settle implements store.Store.

@@ -118,53 +118,39 @@ func (d *DB) Release(ctx context.Context, id digest.Digest) (store.PublishedRele
 }
 
 // Releases implements store.Published.
-func (d *DB) Releases(ctx context.Context, each func(store.PublishedRelease) error) error {
-	rows, err := d.read.query(ctx, `SELECT digest, seen_at, head FROM published_release ORDER BY platform, environment, type, epoch, sequence, issued_at, digest`)
-	if err != nil {
-		return d.classify(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+func (d *DB) Releases(ctx context.Context, use func(store.PublishedRelease) error) error {
+	err := each(ctx, d.read, `SELECT digest, seen_at, head FROM published_release ORDER BY platform, environment, type, epoch, sequence, issued_at, digest`, nil, func(rows *sql.Rows) error {
 		var id string
 		var seen int64
 		var head []byte
 		if err := rows.Scan(&id, &seen, &head); err != nil {
-			return d.classify(err)
+			return err
 		}
 		r, err := publishedRelease(digest.Digest(id), seen, head)
 		if err != nil {
 			return err
 		}
-		if err := each(r); err != nil {
-			return err
-		}
-	}
-	return d.classify(rows.Err())
+		return use(r)
+	})
+	return d.classify(err)
 }
 
 // Records implements store.Published.
-func (d *DB) Records(ctx context.Context, each func(store.PublishedRecord) error) error {
-	rows, err := d.read.query(ctx, `SELECT digest, seen_at, body FROM published_record ORDER BY platform, environment, epoch, sequence, issued_at, digest`)
-	if err != nil {
-		return d.classify(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+func (d *DB) Records(ctx context.Context, use func(store.PublishedRecord) error) error {
+	err := each(ctx, d.read, `SELECT digest, seen_at, body FROM published_record ORDER BY platform, environment, epoch, sequence, issued_at, digest`, nil, func(rows *sql.Rows) error {
 		var id string
 		var seen int64
 		var data []byte
 		if err := rows.Scan(&id, &seen, &data); err != nil {
-			return d.classify(err)
+			return err
 		}
 		var body recordBody
 		if err := json.Unmarshal(data, &body); err != nil {
 			return fmt.Errorf("record %s: %w: %v", id, store.ErrCorrupt, err)
 		}
-		if err := each(store.PublishedRecord{Digest: digest.Digest(id), EnvironmentRecord: body.Record, KeyIDs: body.KeyIDs, SeenAt: store.Moment(seen)}); err != nil {
-			return err
-		}
-	}
-	return d.classify(rows.Err())
+		return use(store.PublishedRecord{Digest: digest.Digest(id), EnvironmentRecord: body.Record, KeyIDs: body.KeyIDs, SeenAt: store.Moment(seen)})
+	})
+	return d.classify(err)
 }
 
 // publishedRelease returns a release without its contents.

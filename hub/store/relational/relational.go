@@ -373,9 +373,9 @@ func (s sized) sql() string {
 	return b.String() + " " + s.end
 }
 
-// insert inserts rows, whose values follow one another, several with each statement. Each is called with the rows that the
+// insert inserts rows, whose values follow one another, several with each statement. Scan is called with the rows that the
 // insertion returns.
-func (c *Conn) insert(ctx context.Context, i insertion, values []any, each func(*sql.Rows) error) error {
+func (c *Conn) insert(ctx context.Context, i insertion, values []any, scan func(*sql.Rows) error) error {
 	for len(values) > 0 {
 		rows := 1
 		for _, n := range []int{32, 8, 3} {
@@ -392,31 +392,17 @@ func (c *Conn) insert(ctx context.Context, i insertion, values []any, each func(
 		}
 		args := values[:rows*i.columns]
 		values = values[rows*i.columns:]
-		if each == nil {
+		if scan == nil {
 			if err := c.Later(ctx, query, args...); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := c.each(ctx, query, args, each); err != nil {
+		if err := each(ctx, c, query, args, scan); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (c *Conn) each(ctx context.Context, query string, args []any, each func(*sql.Rows) error) error {
-	rows, err := c.query(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := each(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }
 
 // bit is a truth value in a database.

@@ -3,6 +3,7 @@ package relational
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"slices"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -52,20 +53,16 @@ func (c *clusterRow) loadProcesses(ctx context.Context, db querier) error {
 	if c.processesLoaded {
 		return nil
 	}
-	rows, err := db.query(ctx, `SELECT incarnation, instance, first_seq, last_seq FROM instance WHERE cluster_id = $1`, c.id)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err := each(ctx, db, `SELECT incarnation, instance, first_seq, last_seq FROM instance WHERE cluster_id = $1`, []any{c.id}, func(rows *sql.Rows) error {
 		var p process
 		if err := rows.Scan(&p.incarnation, &p.instance, &p.first, &p.last); err != nil {
 			return err
 		}
 		c.processes = append(c.processes, p)
-	}
-	c.processesLoaded = rows.Err() == nil
-	return rows.Err()
+		return nil
+	})
+	c.processesLoaded = err == nil
+	return err
 }
 
 // forgetProcesses removes the oldest processes beyond timeline.MaxProcesses.
