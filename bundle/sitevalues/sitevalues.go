@@ -106,9 +106,6 @@ type Value struct {
 	From string
 }
 
-// Digest identifies the value in reports, which do not contain values.
-func (v Value) Digest() digest.Digest { return digest.FromString(v.Text) }
-
 // Values are the valid values of one cluster by key, facts among them.
 type Values map[string]Value
 

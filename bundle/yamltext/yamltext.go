@@ -395,15 +395,6 @@ func expected(data []byte, want []*yaml.Node) error {
 	return nil
 }
 
-// Equal reports whether two texts hold the same documents: the same values of the same types, in the same order.
-func Equal(a, b []byte) bool {
-	one, err := Parse(a)
-	if err != nil {
-		return false
-	}
-	return expected(b, one.Documents) == nil
-}
-
 // difference returns the first node of got that differs from want in more than its place, style and comments.
 func difference(got, want *yaml.Node) *yaml.Node {
 	switch {

@@ -38,12 +38,6 @@ type Signers struct {
 	settings *settings.Settings // nil before Default
 }
 
-// AddTo adds the flags, of which one has to name a key.
-func (f *Signers) AddTo(cmd *cobra.Command) {
-	f.AddOptional(cmd)
-	cmd.MarkFlagsOneRequired("key", "signer")
-}
-
 // AddOptional adds the flags to a command that can do without.
 func (f *Signers) AddOptional(cmd *cobra.Command) {
 	flags := cmd.Flags()
