@@ -87,18 +87,16 @@ func TestDigests(t *testing.T) {
 
 // examplePlatforms are the platforms of the folder examples, with what reads each of them.
 var examplePlatforms = map[string]string{
-	"charts":          "charts/platform -e prod --mirror https://git.example.com/team=team",
-	"coffee/dev":      "coffee/dev -e dev --base coffee/main --workload storefront=coffee/workloads/storefront --workload roasting=coffee/workloads/roasting",
-	"coffee/prod":     "coffee/prod -e prod --base coffee/main --workload storefront=coffee/workloads/storefront --workload roasting=coffee/workloads/roasting",
-	"factory":         "factory/platform -e prod",
-	"host":            "host/platform -e dev",
-	"namespaces":      "namespaces/dev -e dev --base namespaces/main",
-	"promotion/dev":   "promotion/dev -e dev --base promotion/base",
-	"promotion/prod":  "promotion/prod -e prod --base promotion/base",
-	"proof/dev":       "proof/platform/dev -e dev --base proof/platform/base --workload till=proof/till",
-	"proof/prod":      "proof/platform/prod -e prod --base proof/platform/base --workload till=proof/till",
-	"promotion/stage": "promotion/stage -e stage --base promotion/base",
-	"ship":            "ship/platform -e prod",
+	"charts":       "charts/platform -e prod --mirror https://git.example.com/team=team",
+	"coffee/dev":   "coffee/dev -e dev --base coffee/main --workload storefront=coffee/workloads/storefront --workload roasting=coffee/workloads/roasting",
+	"coffee/prod":  "coffee/prod -e prod --base coffee/main --workload storefront=coffee/workloads/storefront --workload roasting=coffee/workloads/roasting",
+	"factory":      "factory/platform -e prod",
+	"host":         "host/platform -e dev",
+	"namespaces":   "namespaces/dev -e dev --base namespaces/main",
+	"retail/dev":   "retail/platform/dev -e dev --base retail/platform/base --workload till=retail/till",
+	"retail/prod":  "retail/platform/prod -e prod --base retail/platform/base --workload till=retail/till",
+	"retail/stage": "retail/platform/stage -e stage --base retail/platform/base --workload till=retail/till",
+	"ship":         "ship/platform -e prod",
 }
 
 // Each folder of examples that has a ClusterType is among examplePlatforms.

@@ -1,4 +1,4 @@
-# A fleet whose metrics are scraped: examples/promotion with a promoter, a hub that follows the registry, and three clusters of
+# A fleet whose metrics are scraped: examples/retail with a promoter, a hub that follows the registry, and three clusters of
 # dev. site-1 is compliant; site-2 trusts somebody else, so that it rejects the release; site-3 was never heard of. The addresses
 # are in the files hub-url, promoter-url, agent-1.url and agent-2.url; the processes end with the group of this shell.
 set -eu
@@ -15,9 +15,10 @@ git -C menu commit -q -m one
 mkdir repos
 git clone -q --bare menu repos/menu.git
 
-cp -R "$EXAMPLES/promotion" chain
+cp -R "$EXAMPLES/retail/platform" chain
+rm chain/wherry.yaml chain/base/registrations.yaml
 git init -q --bare -b main chain.git
-sed -i "s|https://github.com/example/coffee-chain|file://$PWD/chain.git|" chain/.environments/*.yaml chain/*/base-repo.yaml
+sed -i "s|https://git.example/platform|file://$PWD/chain.git|" chain/.environments/*.yaml chain/*/base-repo.yaml
 sed -i 's|manifests: .*|manifests: {repo: "https://git.example/menu", branch: main, path: .}|' chain/base/workloads.yaml
 sed -i 's|  name: shop$|  name: shop\n  annotations: {wherry.dev/pin: commit}|' chain/dev/types.yaml
 cat >chain/base/platform.yaml <<'END'
