@@ -209,8 +209,14 @@ func (s Setting) given(sources Sources, file configFile) (values []string, origi
 	return values, fmt.Sprintf("%s:%d: %s", file.path, found.line, s.Field)
 }
 
-// besideFile makes a relative path one of the folder of the file in which it stands.
+// besideFile makes a relative path one of the folder of the file in which it stands. A location in a registry and a ConfigMap are no paths.
 func (s Setting) besideFile(value, file string) string {
+	if l, err := oci.Parse(value); err == nil && l.Dir != "" && !filepath.IsAbs(l.Dir) {
+		return oci.Location{Dir: filepath.Join(filepath.Dir(file), l.Dir)}.String()
+	}
+	if strings.HasPrefix(value, ConfigMapPrefix) {
+		return value
+	}
 	key, path := "", value
 	if s.pair {
 		if k, v, ok := strings.Cut(value, "="); ok {
