@@ -268,6 +268,17 @@ release-check: lint-others ## what a release has to pass beside .ci/run: wherry 
 	cp dist/release/SHA256SUMS dist/first.sums
 	$(MAKE) release
 	diff dist/first.sums dist/release/SHA256SUMS
+	$(MAKE) arm64-check
+
+# Debian's qemu-user runs programs for another processor. Ansible, which the example needs, stays this machine's.
+QEMU ?= $(firstword $(shell command -v qemu-aarch64-static; command -v qemu-aarch64))
+arm64-check: build programs ## the commands of examples/host by the programs for arm64, with qemu-user: publish, carry, apply; says so where it is missing
+	@if [ -z "$(QEMU)" ]; then echo 'arm64-check: NOT RUN: install qemu-user, or name qemu-aarch64 as QEMU=PATH'; exit; fi; \
+	set -e; rm -rf dist/arm64; mkdir -p dist/arm64/bin dist/arm64/examples; cp -R examples/host dist/arm64/examples/; cd dist/arm64; \
+	for p in wherry wherry-agent; do printf '#!/bin/sh\nexec %s %s "$$@"\n' '$(abspath $(QEMU))' "$(CURDIR)/dist/programs/linux/arm64/$$p" >bin/$$p; chmod +x bin/$$p; done; \
+	PATH="$$PWD/bin:$$PATH"; set -x; wherry version | grep linux/arm64; \
+	eval "$$(sed -n '/^```sh$$/,/^```$$/{/^```/!p;}' examples/host/README.md)"; \
+	wherry render examples/host/platform -e dev -o arm64; $(CURDIR)/bin/wherry render examples/host/platform -e dev -o here; diff -r arm64 here
 
 bench: bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-hostile ## all figures of docs/benchmarks.md
 
