@@ -62,12 +62,21 @@ func Unproved(environment, waits string, more int) error {
 	return fmt.Errorf("%s has no record that says what it runs, and a workload that is left out would be removed from it: %w: %s", environment, ErrUnproved, waits)
 }
 
-// refused returns an error if a workload that was rendered waits, and it is not known whether the environment has it.
-func (p *publication) refused() error {
+// refused returns an error if a workload that was rendered waits, it is not known whether the environment has it, and nobody drops it.
+func (p *publication) refused(plans []*plan) error {
 	if a := p.opts.Admission; a == nil || a.IsKnown || len(p.unknowns.waiting) == 0 {
 		return nil
 	}
-	all := p.awaitingProof()
+	open := map[string]bool{}
+	for _, pl := range plans {
+		for _, f := range pl.waiting {
+			open[f.Error] = true
+		}
+	}
+	all := slices.DeleteFunc(p.awaitingProof(), func(w diff.AwaitingProof) bool { return !open[w.Reason] })
+	if len(all) == 0 {
+		return nil
+	}
 	return Unproved(p.Environment, all[0].Reason, len(all)-1)
 }
 

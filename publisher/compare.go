@@ -66,7 +66,7 @@ func (c comparing) published(ctx context.Context, p *publication) error {
 		d.Left = pl.left
 		c.Done.ClusterTypes = append(c.Done.ClusterTypes, *d)
 	}
-	if err := errors.Join(p.Trust.Check(p.Platform, p.IssuedAt), p.refused()); err != nil {
+	if err := errors.Join(p.Trust.Check(p.Platform, p.IssuedAt), p.refused(plans)); err != nil {
 		p.Warn("publishing would be refused: %v", err)
 	}
 	p.opts.Fleet = &c.Fleet

@@ -43,8 +43,8 @@ type kept struct {
 	// lost is the reason why the earlier content of failed assignments is unknown, so that nothing may be published;
 	// empty if it is known.
 	lost string
-	// there names the existing assignments, in the form of PublishOptions.Drop.
-	there []string
+	// there names the existing assignments, in the form of PublishOptions.Drop, and intact those to drop that did not fail.
+	there, intact []string
 }
 
 // hold decides on the failed assignments of ct: they are dropped on purpose, held with their content of the last release,
@@ -94,6 +94,8 @@ func (n *planner) holdFailed(ctx context.Context, o outcome, sites *scheduler.Si
 	if err == nil && last != nil {
 		defer func() { _ = last.tree.Close() }() // a temporary folder
 		listed = last.tree.Assignments
+	}
+	if err == nil && (needed || last != nil) { // a new cluster type gets nothing that waits, either
 		o = unknowns.compare(o, listed)
 	}
 	if err == nil {
@@ -112,8 +114,7 @@ func (n *planner) holdFailed(ctx context.Context, o outcome, sites *scheduler.Si
 	}
 	for _, a := range o.rendered {
 		if drop := unknowns.drop(a.Name); unknowns.drops[drop] {
-			k.there = append(k.there, drop)
-			n.Warn("%s did not fail, so it is not dropped", drop)
+			k.there, k.intact = append(k.there, drop), append(k.intact, drop)
 		}
 	}
 	for name := range o.failed {

@@ -208,6 +208,51 @@ func TestAWorkloadThatWaitsForAProofKeepsItsFilesAndFailsNothing(t *testing.T) {
 	})
 }
 
+// A cluster type that is new has no files that a workload could keep.
+func TestAWorkloadThatWaitsIsLeftOutOfANewClusterType(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		w.mustPublish()
+		w.now = w.now.Add(time.Hour)
+		w.result.ClusterTypes = append(w.result.ClusterTypes, scheduler.ClusterTypeResult{Name: "tiny"})
+		w.assign("tiny", "web-live", "v1")
+		w.assign("tiny", "db-live", "v2")
+		w.assign("drone", "db-live", "v2")
+		w.waiting(map[ledger.Key]string{{Workload: "db"}: "db waits for stage"})
+		outcomes, p := w.mustPublish()
+		require.Equal(t, releases.OutcomePublished, outcomes["tiny"])
+		require.Equal(t, []FailedAssignment{{Name: "db-live", Error: "db waits for stage", Reason: AwaitingProof}}, row(t, p, "tiny").Waiting)
+		list, _ := w.content("tiny", "latest")
+		require.Len(t, list, 1)
+		require.Contains(t, list, "web-live")
+		_, files := w.content("drone", "latest")
+		require.Equal(t, "text: v1\n", files["db-live/platform-config.yaml"])
+	})
+}
+
+func TestADropLetsTheFirstPublicationGoWithoutWhatIsNotProved(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		w.opts.Admission = &Admission{
+			From: func(ledger.Key, ledger.Revision) (ledger.From, string) { return ledger.From{}, "" },
+			Waiting: func(map[ledger.Key]ledger.Revision) map[ledger.Key]string {
+				return map[ledger.Key]string{{Workload: "db"}: "db waits for stage"}
+			},
+		}
+		_, err := w.publish()
+		require.ErrorIs(t, err, ErrUnproved)
+		w.opts.Drop = []string{"drone/web-live"}
+		_, err = w.publish()
+		require.ErrorIs(t, err, ErrUnproved)
+		w.opts.Drop = []string{"drone/db-live"}
+		outcomes, p := w.mustPublish()
+		require.Equal(t, releases.OutcomePublished, outcomes["drone"])
+		require.Len(t, row(t, p, "drone").Dropped, 1)
+		require.Empty(t, p.Warnings)
+		list, _ := w.content("drone", "latest")
+		require.Len(t, list, 1)
+		require.Contains(t, list, "web-live")
+	})
+}
+
 func TestAnAdmissionHoldsForTheRecordThatItWasDecidedFrom(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "layout")

@@ -360,7 +360,7 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	}
 	plans, last, err := p.planned(ctx, result, record, so)
 	if err == nil {
-		err = p.refused()
+		err = p.refused(plans)
 	}
 	if err != nil {
 		return done, err
@@ -427,6 +427,11 @@ func (p *publication) planned(ctx context.Context, result *scheduler.Result, rec
 	}
 	if err == nil {
 		plans, err = p.holdDropping(ctx, plans, record)
+	}
+	for _, pl := range plans {
+		for _, drop := range pl.intact {
+			p.Warn("%s did not fail, so it is not dropped", drop)
+		}
 	}
 	return plans, last, err
 }

@@ -174,7 +174,7 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	if err := notOverridden(e.entry.NotOverridden(), policy); err != nil {
 		return e, err
 	}
-	if err := e.entry.Refused(); err != nil {
+	if err := e.entry.Refused(); err != nil && len(source.Dropped) == 0 { // else what is rendered says whether all of it is dropped
 		return e, refusal(err)
 	}
 	at.WorkloadsAt, at.SourcesAt = e.entry.Commit, e.entry.At
@@ -183,7 +183,7 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 
 // refusal returns the error about an environment that cannot be published before its workloads are proved.
 func refusal(err error) error {
-	return cli.Fail(cli.NotYet, err, `publish again once they are proved; --unproved "REASON" lets them in`)
+	return cli.Fail(cli.NotYet, err, `publish again once they are proved; --unproved "REASON" lets them in, and --drop TYPE/TARGET leaves one out`)
 }
 
 // base returns the base commit that an environment runs: the one that is pinned if its gate passes, else the one that it has. If there is
