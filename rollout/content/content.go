@@ -125,7 +125,8 @@ type Take struct {
 	// Moves is true if own would get something else than it has, by the proof or because the entry has met the numbers with the base
 	// commit that own will run.
 	Moves bool `json:"moves,omitempty"`
-	// Waits says why something newer, which below has, does not come, or that below undid what it had last; empty if nothing waits.
+	// Waits says why something newer, which below has, does not come, or that below undid what it had last, or own what below does not have;
+	// empty if nothing waits.
 	Waits string `json:"waits,omitempty"`
 	// own are the revisions that rings of own have.
 	own []ledger.Revision
@@ -740,6 +741,9 @@ func (d *decider) take(w *work) (Take, bool) {
 			verb = "runs in " + d.Policy.Environment
 		}
 		t.Waits = fmt.Sprintf("%s %s: %s", strings.TrimSpace(w.Workload+" "+w.mark.Version), verb, undoneIn(d.Policy.Below(), w.mark))
+	}
+	if n := len(w.marks); t.Waits == "" && !t.Moves && n > 0 { // of what below does not have
+		t.Waits = fmt.Sprintf("%s stays out: %s", strings.TrimSpace(w.Workload+" "+w.marks[n-1].Version), undoneIn(d.Policy.Environment, &w.marks[n-1]))
 	}
 	return t, true
 }

@@ -329,6 +329,14 @@ func TestDecide(t *testing.T) {
 			s.Own.Undone = []ledger.Undone{{Key: cart, From: s.stage.Revisions[0].Revision, At: ago(20), Record: rec(20)}}
 		}, content.Admitted, "cart 2.0 waits for stage: undone in prod since 2026-11-22 16:00"},
 
+		{"undone here, of what stage never had", func(s *situation) {
+			s.Own.Undone = []ledger.Undone{{Key: cart, Version: "1.9", Revision: digest.FromString("prod's own"), At: ago(2), Record: rec(2), Reason: "slow"}}
+			s.stage.Revisions[0] = revision("stage", "1.0", ledger.Stay{Since: ago(100), Record: rec(100), BaseCommit: "b1"})
+		}, content.Proved, "cart 1.9 stays out: undone in prod since 2026-11-23 10:00 (slow)"},
+		{"undone here, of what stage never had, and something newer comes", func(s *situation) {
+			s.Own.Undone = []ledger.Undone{{Key: cart, Version: "1.9", Revision: digest.FromString("prod's own"), At: ago(2), Record: rec(2)}}
+		}, content.Proved, ""},
+
 		{"the base moves, and stage ran it with that", func(s *situation) { s.BaseCommit = "b2"; s.stay().BaseCommit = "b2" }, content.Proved, ""},
 		{"stage runs another commit with the same base", func(s *situation) { s.stay().BaseCommit, s.SameBase = "b2", []string{"b2"} }, content.Proved, ""},
 		{"the base moves to a commit with the same base", func(s *situation) { s.BaseCommit, s.SameBase = "b2", []string{"b1"} }, content.Proved, ""},
