@@ -67,8 +67,11 @@ const (
 	Resume Action = "resume"
 )
 
-// OverridableRules returns the rules of a gate that an Override of a promotion may name.
-func OverridableRules() []string {
+// OverridableRules returns the rules of a gate that an Override like d may name: of a promotion, or of one workload.
+func (d Decision) OverridableRules() []string {
+	if d.IsContent() {
+		return []string{"approvals", "content"}
+	}
 	return []string{"approvals", "check", "cohort", "compliant", "failed", "failures", "quarantine", "removals", "reported", "required", "schedule", "soak"}
 }
 

@@ -37,6 +37,11 @@ func (m Manager) Decide(ctx context.Context, d bundle.Decision) (store.StoredDec
 	if _, err := d.Marshal(); err != nil {
 		return none, fmt.Errorf("%w: %s", store.ErrInvalid, store.Plain(store.Clip(err.Error())))
 	}
+	for _, rule := range d.Rules {
+		if allowed := d.OverridableRules(); !slices.Contains(allowed, rule) {
+			return none, fmt.Errorf("%w: rule %q cannot be overridden; these can: %s", store.ErrInvalid, rule, strings.Join(allowed, ", "))
+		}
+	}
 	all, err := m.Decisions.Decisions(ctx, d.Environment)
 	if err != nil {
 		return none, err

@@ -71,6 +71,7 @@ var needs = map[string]access.Permission{
 	"GET /v1/decisions":  access.Read,
 	"POST /v1/decisions": access.Approve,
 
+	"GET /environments/{environment}/workloads": access.Approve,
 	"GET /environments/{environment}/{action}":  access.Approve,
 	"POST /environments/{environment}/{action}": access.Approve,
 	"GET /clusters/{cluster}/retire":            access.Operate,

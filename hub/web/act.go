@@ -96,13 +96,14 @@ var decisionWords = map[bundle.Action]struct{ button, lead string }{
 // decision is what somebody is about to decide on a page.
 type decision struct {
 	bundle.Decision
-	candidate *fleet.Candidate // nil for a pause and its end
+	candidate *fleet.Candidate // nil for a pause and its end, and about a workload
+	workload  *nextWorkload    // nil unless it is about one
 	others    []string         // environments of the platform that it might come from instead
 	before    []fleet.Decided  // about the same, newest first
 }
 
 // decisionOf returns the decision that a request's path and values name.
-func decisionOf(r *http.Request, from Answers, values url.Values) (decision, error) {
+func (s *site) decisionOf(r *http.Request, from Answers, values url.Values) (decision, error) {
 	d := decision{Decision: bundle.Decision{Action: bundle.Action(r.PathValue("action")), Environment: r.PathValue("environment")}}
 	if _, known := decisionWords[d.Action]; !known {
 		return d, &hubapi.Error{Code: hubapi.CodeNotFound, Message: "there is no such decision"}
@@ -114,13 +115,21 @@ func decisionOf(r *http.Request, from Answers, values url.Values) (decision, err
 	}
 	at := slices.IndexFunc(all.Environments, func(e fleet.Environment) bool { return e.Environment == d.Environment })
 	if at < 0 {
-		return d, &hubapi.Error{Code: hubapi.CodeNotFound, Message: fmt.Sprintf("the hub knows no environment %q", store.Plain(store.Clip(d.Environment)))}
+		return d, unknownEnvironment(d.Environment)
 	}
 	d.Platform = all.Environments[at].Platform
 	if d.before, err = from.Decided(ctx, d.Platform, d.Environment); err != nil {
 		return d, err
 	}
 	if d.Action == bundle.Pause || d.Action == bundle.Resume {
+		return d, nil
+	}
+	if name := values.Get("workload"); name != "" {
+		d.From = values.Get("from")
+		if err := s.about(ctx, from, &d, values.Get("registration"), name); err != nil {
+			return d, err
+		}
+		d.before = slices.DeleteFunc(d.before, func(b fleet.Decided) bool { return b.From != d.From || b.Workload != d.Workload })
 		return d, nil
 	}
 	if d.Ring = values.Get("ring"); d.Ring != "" {
@@ -153,7 +162,7 @@ func below(all []fleet.Environment, at int) string {
 }
 
 func (s *site) showDecision(r *http.Request, f *frame, from Answers) (any, int, error) {
-	d, err := decisionOf(r, from, r.URL.Query())
+	d, err := s.decisionOf(r, from, r.URL.Query())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -167,8 +176,19 @@ func (s *site) showDecision(r *http.Request, f *frame, from Answers) (any, int, 
 	for _, b := range d.before[:min(len(d.before), shownDecisions)] {
 		page.Decisions = append(page.Decisions, decided{Decided: b, In: d.Environment})
 	}
+	if w := d.workload; w != nil {
+		f.Title = words.button + " " + w.DecisionWorkload.String() + " for " + d.Environment
+		page.Facts = append(page.Facts, append([]fact{{"From", d.From, ""}}, w.facts(f.Now)...)...)
+		for _, h := range []field{{Name: "from", Value: d.From}, {Name: "registration", Value: w.Registration}, {Name: "workload", Value: w.Name}, {Name: "revision", Value: string(w.Revision)}} {
+			h.Type = "hidden"
+			page.Fields = append(page.Fields, h)
+		}
+		page.Back = f.At(environmentPath(d.Environment)+"/"+workloadsWord, "platform", d.Platform, "from", d.From)
+	}
 	for _, name := range d.others {
-		page.Others = append(page.Others, link{Name: name, Link: f.At(f.path, "platform", d.Platform, "from", name)})
+		if d.candidate != nil {
+			page.Others = append(page.Others, link{Name: name, Link: f.At(f.path, "platform", d.Platform, "from", name)})
+		}
 	}
 	if c := d.candidate; c != nil {
 		page.Facts = append(page.Facts,
@@ -180,7 +200,12 @@ func (s *site) showDecision(r *http.Request, f *frame, from Answers) (any, int, 
 		page.Fields = append(page.Fields, field{Name: "from", Type: "hidden", Value: c.From}, field{Name: "record", Type: "hidden", Value: string(c.Record)}, field{Name: "ring", Type: "hidden", Value: c.Ring})
 	}
 	page.Note = "Whether this counts is for the gate to say: the policy has to list your name, and this hub's key as one that speaks for it. A promoter that asks this hub brings it to the registry, for all others."
-	if f.Command = "wherry gate " + string(d.Action) + " -e " + quoted(d.Environment) + " --hub " + quoted(hubURL(r)); d.candidate == nil {
+	if d.workload != nil { // which stays here
+		page.Note = "Whether this counts is for the gate to say: the policy has to list your name, and this hub's key as one that speaks for it. A gate that asks this hub sees it."
+	}
+	if f.Command = "wherry gate " + string(d.Action) + " -e " + quoted(d.Environment) + " --hub " + quoted(hubURL(r)); d.workload != nil {
+		f.Command += " --workload " + quoted(d.Workload.String())
+	} else if d.candidate == nil {
 		f.Command = "wherry rollout " + string(d.Action) + " -e " + quoted(d.Environment) // which signs with a key
 	} else if d.BaseCommit != "" {
 		f.Command += " --commit " + quoted(d.BaseCommit)
@@ -189,7 +214,7 @@ func (s *site) showDecision(r *http.Request, f *frame, from Answers) (any, int, 
 		f.Command += " --ring " + quoted(d.Ring)
 	}
 	if d.Action == bundle.Override {
-		page.Rules = bundle.OverridableRules()
+		page.Rules = d.OverridableRules()
 	}
 	page.Fields = append(page.Fields, field{Name: "reason", Label: "Reason", Required: d.Action != bundle.Approve && d.Action != bundle.Resume})
 	switch d.Action {
@@ -211,9 +236,12 @@ func (s *site) decide(r *http.Request) (string, error) {
 		return "", err
 	}
 	form := r.PostForm
-	d, err := decisionOf(r, from, form)
+	d, err := s.decisionOf(r, from, form)
 	if err != nil {
 		return "", err
+	}
+	if d.workload != nil && string(d.Workload.Revision) != form.Get("revision") {
+		return "", fmt.Errorf("%w: %s has another revision of %s since you looked: look again", store.ErrInvalid, d.From, d.Workload)
 	}
 	if d.candidate != nil && string(d.candidate.Record) != form.Get("record") {
 		return "", fmt.Errorf("%w: %s was published anew since you looked: look again", store.ErrInvalid, d.From)

@@ -142,6 +142,7 @@ func (f *frame) offer(e *environment, chain []fleet.Environment, r *http.Request
 		act(bundle.Approve)
 		act(bundle.Reject)
 		act(bundle.Override)
+		e.Actions = append(e.Actions, link{Name: "Workloads one by one", Link: f.At(environmentPath(name)+"/"+workloadsWord, "platform", e.Platform)})
 	}
 	if e.Pause == nil {
 		act(bundle.Pause)

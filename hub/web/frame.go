@@ -74,7 +74,7 @@ func parametersOf(path string) []string {
 	case path == auditPath:
 		return []string{"by", "what", "object", "before"}
 	case path == changesPath || strings.HasPrefix(path, environmentsPath+"/"):
-		return []string{"from"}
+		return []string{"from", "registration"}
 	}
 	return nil
 }

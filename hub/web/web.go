@@ -17,6 +17,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	documentation "github.com/wherry-dev/wherry/docs/site"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/fleet"
@@ -51,7 +54,9 @@ type Options struct {
 	// Answers returns what whoever sends a request may ask, and Actions does what people change.
 	Answers func(*http.Request) (Answers, error)
 	Actions Actions
-	Now     func() time.Time
+	// Ledger returns what the record of an environment says of workloads; nil if this hub cannot read it.
+	Ledger func(ctx context.Context, environment string, record digest.Digest) (*ledger.Ledger, error)
+	Now    func() time.Time
 	// Fail answers a request that cannot be answered; an error that wraps store.ErrInvalid is the client's fault.
 	Fail func(http.ResponseWriter, *http.Request, error)
 }
@@ -76,6 +81,7 @@ func Routes(o Options) []access.Route {
 		page("GET "+environmentsPath+"/{environment}", access.Read, showEnvironments),
 		page("GET "+changesPath, access.Read, showChanges),
 		page("GET "+searchPath, access.Read, showSearch),
+		page("GET "+environmentsPath+"/{environment}/"+workloadsWord, access.Approve, s.showContent),
 		page("GET "+decide, access.Approve, s.showDecision), form(decide, access.Approve, s.decide),
 		page("GET "+retire, access.Operate, s.showRetire), form(retire, access.Operate, s.retire),
 		page("GET "+unshare, access.Operate, s.showUnshare), form(unshare, access.Operate, s.unshare),

@@ -241,12 +241,9 @@ More: wherry help decisions, signing-keys`,
 	d.addExpires(cmd)
 	cmd.Flags().StringArrayVar(&d.rules, "rule", nil, "the `NAME` of a rule to override; may be repeated (required)")
 	_ = cmd.MarkFlagRequired("rule")
-	_ = cmd.RegisterFlagCompletionFunc("rule", cobra.FixedCompletions(append(bundle.OverridableRules(), gate.RuleContent), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("rule", cobra.FixedCompletions(append(bundle.Decision{}.OverridableRules(), gate.RuleContent), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
-
-// overridableOfWorkload are the rules about one workload that people may override.
-var overridableOfWorkload = []string{gate.RuleApprovals, gate.RuleContent}
 
 func (d *deciding) addTo(cmd *cobra.Command) {
 	d.subject.addTo(cmd)
@@ -280,10 +277,9 @@ func (d *deciding) decision(now time.Time) (bundle.Decision, error) {
 			return said, cli.Usagef("--reason: %v", err)
 		}
 	}
-	allowed := bundle.OverridableRules()
-	if d.workload != "" {
-		allowed = overridableOfWorkload
-	}
+	of := said
+	of.Workload.Name = d.workload
+	allowed := of.OverridableRules()
 	for _, rule := range d.rules {
 		if slices.Contains(allowed, rule) {
 			continue
