@@ -286,7 +286,7 @@ bench-render: ## figures of rendering 1 000, 10 000 and 100 000 assignments; abo
 	$(GO) test ./scheduler -run '^$$' -bench '^BenchmarkRender$$' -benchtime 3s
 
 bench-authoring: build ## figures of lint, plan and publish of 100 000 assignments, with a registry on this machine; two minutes
-	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test ./cmd/wherry -run '^$$' -bench '^BenchmarkAuthoring$$' -benchtime 1x -timeout 20m
+	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test ./cmd/wherry -run '^$$' -bench '^BenchmarkAuthoring' -benchtime 1x -timeout 20m
 
 bench-hostile: ## time for the worst YAML of n and 4n bytes; some seconds
 	$(GO) test ./bundle/yamlvalues ./bundle/manifests -run '^$$' -bench '^BenchmarkHostile' -benchtime 3x

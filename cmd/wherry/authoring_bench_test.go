@@ -55,6 +55,46 @@ func BenchmarkAuthoring(b *testing.B) {
 	}
 }
 
+// BenchmarkAuthoringInAChain prints the figures of BenchmarkAuthoring for the second environment of a chain, whose gate holds content, beside
+// those without a chain. Both have 316 workloads, and so has the environment below; no cluster reports.
+func BenchmarkAuthoringInAChain(b *testing.B) {
+	a := newAuthoring(b)
+	stage, base := filepath.Join(a.dir, "stage"), filepath.Join(a.dir, "base")
+	require.NoError(b, os.CopyFS(stage, os.DirFS(a.platform)))
+	for i := range 316 {
+		file := filepath.Join(stage, "workloads", fmt.Sprintf("%d.yaml", i))
+		text, err := os.ReadFile(file)
+		require.NoError(b, err)
+		require.NoError(b, os.WriteFile(file, bytes.ReplaceAll(text, []byte("environment: dev"), []byte("environment: stage")), 0o600))
+	}
+	require.NoError(b, os.MkdirAll(base, 0o700))
+	of := func(folder, environment string) []string {
+		return []string{folder, "-o", "json", "--environment", environment, "--to", a.registry, "--base", base, "--commit", strings.Repeat("c", 40)}
+	}
+	plan := append([]string{"plan"}, append(of(a.platform, "dev"), "--key", "cosign.pub")...)
+	publish := append([]string{"publish"}, append(of(a.platform, "dev"), "--key", "cosign.key")...)
+	for range b.N {
+		a.run(append([]string{"publish"}, append(of(stage, "stage"), "--key", "cosign.key")...)...)
+		a.run(publish...)
+		for _, chain := range []string{"", "-in-a-chain"} {
+			if chain != "" {
+				require.NoError(b, os.WriteFile(filepath.Join(base, "promotion.yaml"), []byte(chainOfTwo), 0o600))
+				a.run(plan...)
+			}
+			a.best("plan-100k"+chain, platformtest.ChangeRegion, plan)
+			a.best("publish-100k-one-change"+chain, platformtest.ChangeRegion, publish)
+		}
+	}
+}
+
+const chainOfTwo = `apiVersion: wherry.dev/v1alpha1
+kind: PromotionPolicy
+metadata: {name: edge}
+spec:
+  chain: [stage, dev]
+  gate: {soak: 1h, allowFloating: true}
+`
+
 // authoring is the folder of a platform engineer, with a registry.
 type authoring struct {
 	testing.TB

@@ -579,18 +579,23 @@ func (d *deciding) conclude(cmd *cobra.Command, done *Decided, what string) erro
 	if done.Needed == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("%d of %d approvals", len(done.Approvals), done.Needed)
-	if len(done.Approvals) > done.Needed {
-		text = fmt.Sprintf("%d approvals, %d needed", len(done.Approvals), done.Needed)
-	}
-	if len(done.Approvals) > 0 {
-		text += ": " + strings.Join(done.Approvals, ", ")
-	}
-	if len(done.Rejections) > 0 {
-		text += "; rejected by " + strings.Join(done.Rejections, ", ")
-	}
-	cmd.PrintErrf("%s\n", show.Line(text))
+	cmd.PrintErrf("%s\n", show.Line(done.count()))
 	return nil
+}
+
+// count says how many have approved, and who has rejected.
+func (d *Decided) count() string {
+	text := fmt.Sprintf("%d of %d approvals", len(d.Approvals), d.Needed)
+	if len(d.Approvals) > d.Needed {
+		text = fmt.Sprintf("%s, %d needed", show.Count(len(d.Approvals), "approval"), d.Needed)
+	}
+	if len(d.Approvals) > 0 {
+		text += ": " + strings.Join(d.Approvals, ", ")
+	}
+	if len(d.Rejections) > 0 {
+		text += "; rejected by " + strings.Join(d.Rejections, ", ")
+	}
+	return text
 }
 
 // hintOfRejection says what a rejection means for an override, which takes none back.
