@@ -1,5 +1,5 @@
 // Package duration reads lengths of time as people write them: 90m, 12h, 7d, 2w, and combinations such as 1d12h. All flags,
-// fields and annotations of wherry that take one are read by Parse.
+// fields and annotations of wherry that take one are read by Parse. Moment reads points in time.
 package duration
 
 import (
@@ -18,6 +18,22 @@ const (
 
 // long matches weeks and days, which package time does not support, and the rest.
 var long = lazyregexp.New(`^(?:([0-9]{1,6})w)?(?:([0-9]{1,6})d)?(.*)$`)
+
+// Moment reads a time in RFC 3339, a day such as 2026-11-21 (its beginning, in UTC), or a duration back from now,
+// such as 24h or 7d. The result is in UTC.
+func Moment(s string, now time.Time) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, s); err == nil {
+		return t.UTC(), nil
+	}
+	if t, err := time.Parse(time.DateOnly, s); err == nil {
+		return t, nil
+	}
+	d, err := Parse(s)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%.40q is neither a time such as 2026-11-21T12:00:00Z nor a duration such as 24h or 7d", s)
+	}
+	return now.Add(-d).UTC(), nil
+}
 
 // Parse reads weeks and days, in whole numbers, and then what [time.ParseDuration] reads. A day has 24 hours. Negative
 // lengths are errors.

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -24,4 +25,40 @@ func note(ctx context.Context, log store.Access, e store.AuditEntry) error {
 		return fmt.Errorf("%s %s is done, and not in the audit log: %w", e.Action, e.Object, err)
 	}
 	return nil
+}
+
+// auditPages bounds how much of the audit log one query reads, in pages of store.MaxAuditRows.
+const auditPages = 10
+
+// auditSkew is how far the times of entries may be out of order: hubs of one database have clocks of their own.
+const auditSkew = 24 * time.Hour
+
+// AuditLog returns the entries of the audit log that a query chooses.
+func (t Tokens) AuditLog(ctx context.Context, q store.AuditQuery) (store.AuditList, error) {
+	list := store.AuditList{Entries: []store.AuditEntry{}}
+	if q.Before == 0 {
+		head, _, err := t.Store.AuditHead(ctx)
+		if err != nil {
+			return list, err
+		}
+		q.Before = head + 1
+	}
+	list.Next = q.Before
+	for range auditPages {
+		entries, err := t.Store.AuditLog(ctx, max(0, list.Next-1-store.MaxAuditRows), store.MaxAuditRows)
+		if err != nil {
+			return list, err
+		}
+		if len(entries) == 0 || entries[len(entries)-1].At.Before(q.Since.Add(-auditSkew)) {
+			list.Next = 0
+			break
+		}
+		if q.Choose(entries, &list) || list.Next <= 1 {
+			break
+		}
+	}
+	if list.Next <= 1 {
+		list.Next = 0
+	}
+	return list, nil
 }

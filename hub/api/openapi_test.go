@@ -71,8 +71,13 @@ func operations() (all []operation) {
 	add("GET /v1/access", "Access tokens, newest first", nil, store.AccessTokenList{})
 	add("POST /v1/access", "Make an access token; its secret is told once", newAccess{}, store.CreatedAccess{})
 	add("DELETE /v1/access/{token}", "Revoke an access token, by id or name", nil, store.AccessToken{})
-	add("GET /v1/audit", "The audit log, oldest first", nil, store.AuditList{},
-		api.Parameter{Name: "after", About: "the position of the last entry that is known", Example: "0"},
+	add("GET /v1/audit", "The audit log, newest first", nil, store.AuditList{},
+		api.Parameter{Name: "actor", About: "a part of the actor, whatever the case", Example: "ann"},
+		api.Parameter{Name: "action", About: "a part of the action, whatever the case", Example: "approve"},
+		api.Parameter{Name: "object", About: "a part of the object, whatever the case", Example: "prod"},
+		api.Parameter{Name: "since", About: "only entries at or after that time: a time in RFC 3339, a day, or a duration back from now", Example: "7d"},
+		api.Parameter{Name: "until", About: "only entries before that time", Example: "2026-11-21"},
+		api.Parameter{Name: "before", About: "continues a list: the next of the page before", Example: "100"},
 		api.Parameter{Name: "limit", About: "the entries of one answer, at most 1000", Example: "10"})
 	add("GET /v1/decisions", "Decisions about promotion into an environment, newest first; who asks verifies them", nil, store.DecisionList{},
 		api.Parameter{Name: "environment", About: "the environment that is to get the commit", Required: true, Example: "prod"},

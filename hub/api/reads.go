@@ -344,7 +344,7 @@ func askRollout(ctx context.Context, from fleet.Answers, r asked) (any, error) {
 	var err error
 	for name, field := range map[string]*time.Time{"registeredBefore": &q.RegisteredBefore, "failuresSince": &q.FailuresSince} {
 		if v := r.values.Get(name); v != "" {
-			if *field, err = fleet.ParseMoment(v, r.now); err != nil {
+			if *field, err = duration.Moment(v, r.now); err != nil {
 				return nil, invalid("parameter %s: %s", name, err)
 			}
 		}
@@ -402,7 +402,7 @@ func askHistory(ctx context.Context, from fleet.Answers, r asked) (any, error) {
 	q := fleet.HistoryQuery{Query: r.query}
 	for name, field := range map[string]*time.Time{"from": &q.From, "until": &q.Until} {
 		if v := r.values.Get(name); v != "" {
-			at, err := fleet.ParseMoment(v, r.now)
+			at, err := duration.Moment(v, r.now)
 			if err != nil {
 				return nil, invalid("parameter %s: %s", name, err)
 			}

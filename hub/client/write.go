@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
@@ -41,11 +40,10 @@ func (c Client) RevokeAccess(ctx context.Context, idOrName string) (store.Access
 	return answer, c.write(ctx, http.MethodDelete, "v1/access/"+url.PathEscape(idOrName), nil, nil, &answer)
 }
 
-// AuditLog returns the entries of the audit log after a position, oldest first, at most limit.
-func (c Client) AuditLog(ctx context.Context, after int64, limit int) ([]store.AuditEntry, error) {
+// AuditLog returns the entries of the audit log that a query chooses.
+func (c Client) AuditLog(ctx context.Context, q store.AuditQuery) (store.AuditList, error) {
 	var answer store.AuditList
-	values := url.Values{"after": {strconv.FormatInt(after, 10)}, "limit": {strconv.Itoa(limit)}}
-	return answer.Entries, c.get(ctx, "v1/audit", values, &answer)
+	return answer, c.get(ctx, "v1/audit", q.Values(), &answer)
 }
 
 // Decide has the hub sign a decision for the name of the client's access token, and store it. The hub says who decided and when;

@@ -119,7 +119,7 @@ func parameters() []parameter {
 		{
 			name: "asOf",
 			read: func(q *Query, v string, now time.Time) (err error) {
-				if q.AsOf, err = ParseMoment(v, now); err == nil && q.AsOf.After(now.Add(maxSkew)) {
+				if q.AsOf, err = duration.Moment(v, now); err == nil && q.AsOf.After(now.Add(maxSkew)) {
 					err = fmt.Errorf("%s is in the future", q.AsOf.Format(time.RFC3339))
 				}
 				return err
@@ -253,23 +253,7 @@ func ParseSide(s string, now time.Time) (Side, error) {
 	return side, nil
 }
 
-// ParseMoment reads a time in RFC 3339, a day such as 2026-11-21 (its beginning, in UTC), or a duration back from now,
-// such as 24h or 7d. The result is in UTC.
-func ParseMoment(s string, now time.Time) (time.Time, error) {
-	if t, err := time.Parse(time.RFC3339, s); err == nil {
-		return t.UTC(), nil
-	}
-	if t, err := time.Parse(time.DateOnly, s); err == nil {
-		return t, nil
-	}
-	d, err := duration.Parse(s)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-11-21T12:00:00Z nor a duration such as 24h or 7d", s)
-	}
-	return now.Add(-d).UTC(), nil
-}
-
-// FormatMoment returns a time as ParseMoment reads it; empty for the zero time.
+// FormatMoment returns a time as duration.Moment reads it; empty for the zero time.
 func FormatMoment(t time.Time) string {
 	if t.IsZero() {
 		return ""

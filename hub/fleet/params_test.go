@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -92,10 +93,10 @@ func TestMomentsAndDurations(t *testing.T) {
 		"2026-11-20T13:00:00+01:00": noon.Add(-24 * time.Hour), "2026-11-21": noon.Add(-12 * time.Hour),
 		"24h": noon.Add(-24 * time.Hour), "7d": noon.Add(-7 * 24 * time.Hour), "2w": noon.Add(-14 * 24 * time.Hour), "0s": noon,
 	} {
-		got, err := ParseMoment(text, noon)
+		got, err := duration.Moment(text, noon)
 		require.NoError(t, err)
 		require.Equal(t, want, got, text)
-		got, err = ParseMoment(FormatMoment(got), noon.Add(time.Hour))
+		got, err = duration.Moment(FormatMoment(got), noon.Add(time.Hour))
 		require.NoError(t, err)
 		require.Equal(t, want, got, text)
 	}

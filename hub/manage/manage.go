@@ -16,7 +16,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -59,8 +58,6 @@ type Manager struct {
 const (
 	maxBody     = 64 << 10
 	maxBodyTime = 30 * time.Second
-	// MaxAuditRows is the most entries of one answer.
-	MaxAuditRows = 1000
 )
 
 // Routes returns the routes, with what each needs.
@@ -199,35 +196,21 @@ func (m Manager) RevokeAccess(ctx context.Context, idOrName string) (store.Acces
 	return m.Tokens.Revoke(ctx, idOrName)
 }
 
-// AuditBefore returns up to MaxAuditRows entries of the audit log before a position, newest first; before 0, the newest.
-func (m Manager) AuditBefore(ctx context.Context, position int64) ([]store.AuditEntry, error) {
-	if position <= 0 {
-		head, _, err := m.Tokens.Store.AuditHead(ctx)
-		if err != nil {
-			return nil, err
-		}
-		position = head + 1
-	}
-	entries, err := m.Tokens.Store.AuditLog(ctx, max(0, position-1-MaxAuditRows), MaxAuditRows)
-	entries = slices.DeleteFunc(entries, func(e store.AuditEntry) bool { return e.Position >= position })
-	slices.Reverse(entries)
-	return entries, err
+// AuditLog returns the entries of the audit log that a query chooses.
+func (m Manager) AuditLog(ctx context.Context, q store.AuditQuery) (store.AuditList, error) {
+	return m.Tokens.AuditLog(ctx, q)
 }
 
 func (m Manager) audit(r *http.Request) (any, error) {
-	after, limit := int64(0), int64(MaxAuditRows)
-	for name, into := range map[string]*int64{"after": &after, "limit": &limit} {
-		if s := r.URL.Query().Get(name); s != "" {
-			n, err := strconv.ParseInt(s, 10, 64)
-			if err != nil || n < 0 {
-				return nil, fmt.Errorf("%w: %s %q is no number", store.ErrInvalid, name, store.Plain(store.Clip(s)))
-			}
-			*into = n
+	values := r.URL.Query()
+	for name, all := range values {
+		if !slices.Contains(store.AuditParameters(), name) || len(all) > 1 {
+			return nil, fmt.Errorf("%w: parameter %q is unknown or repeated", store.ErrInvalid, store.Plain(store.Clip(name)))
 		}
 	}
-	entries, err := m.Tokens.Store.AuditLog(r.Context(), after, int(min(max(limit, 1), MaxAuditRows)))
-	if entries == nil {
-		entries = []store.AuditEntry{}
+	q, err := store.ParseAuditQuery(values, m.Now())
+	if err != nil {
+		return nil, err
 	}
-	return store.AuditList{Entries: entries}, err
+	return m.AuditLog(r.Context(), q)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +113,7 @@ func TestClustersAreRegisteredAndRetired(t *testing.T) {
 	var log store.AuditList
 	require.Equal(t, "200", admin.do("GET", "/v1/audit", nil, &log))
 	var lines []string
+	slices.Reverse(log.Entries)
 	for _, e := range log.Entries[1:] {
 		lines = append(lines, strings.TrimSpace(e.Actor+": "+e.Action+" "+e.Object+" "+e.Environment+" "+e.Reason))
 	}
@@ -126,11 +128,19 @@ func TestClustersAreRegisteredAndRetired(t *testing.T) {
 		"local: create access token root (" + admin.id + ")",
 		"root (" + admin.id + "): sign in 192.0.2.1",
 	}, lines)
-	require.Equal(t, "200", admin.do("GET", fmt.Sprintf("/v1/audit?after=%d&limit=1", log.Entries[2].Position), nil, &log))
+	log = store.AuditList{}
+	require.Equal(t, "200", admin.do("GET", "/v1/audit?actor=OP&action=cluster&object=plant-7&limit=1", nil, &log))
 	require.Len(t, log.Entries, 1)
+	require.Equal(t, "retire cluster", log.Entries[0].Action)
+	next := log.Next
+	log = store.AuditList{}
+	require.Equal(t, "200", admin.do("GET", fmt.Sprintf("/v1/audit?actor=op&action=cluster&object=plant-7&before=%d", next), nil, &log))
+	require.Len(t, log.Entries, 2)
 	require.Equal(t, "replace cluster", log.Entries[0].Action)
-	require.Equal(t, "400 BadRequest", admin.do("GET", "/v1/audit?after=x", nil, nil))
-	require.Equal(t, "400 BadRequest", admin.do("GET", "/v1/audit?limit=-1", nil, nil))
+	require.Zero(t, log.Next)
+	for _, wrong := range []string{"before=x", "limit=-1", "since=yesterday", "after=1", "actor=a&actor=b"} {
+		require.Equal(t, "400 BadRequest", admin.do("GET", "/v1/audit?"+wrong, nil, nil), wrong)
+	}
 }
 
 // What is outside an operator's scope is answered as what does not exist, and cannot be taken over.
@@ -326,5 +336,5 @@ func TestAHubDecidesForTheNameOfTheToken(t *testing.T) {
 			said = append(said, strings.Join([]string{e.Action, e.Object, e.Environment, e.Reason}, " "))
 		}
 	}
-	require.Equal(t, []string{"approve promotion coffee/prod prod ", "reject promotion coffee/prod prod the maps are wrong"}, said)
+	require.Equal(t, []string{"reject promotion coffee/prod prod the maps are wrong", "approve promotion coffee/prod prod "}, said)
 }

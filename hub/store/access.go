@@ -119,9 +119,11 @@ type (
 	EndedSession struct {
 		Ended bool `json:"ended"`
 	}
-	// AuditList is entries of the audit log, oldest first.
+	// AuditList is entries of the audit log, newest first.
 	AuditList struct {
 		Entries []AuditEntry `json:"entries"`
+		// Next continues the list, as the parameter before. A page of a list that goes on may have few entries, or none.
+		Next int64 `json:"next,omitempty"`
 	}
 )
 

@@ -28,8 +28,7 @@ type Actions interface {
 	RevokeToken(ctx context.Context, id string) (store.CreatedToken, error)
 	AccessTokens(ctx context.Context) ([]store.AccessToken, error)
 	RevokeAccess(ctx context.Context, idOrName string) (store.AccessToken, error)
-	// AuditBefore returns entries of the audit log before a position, newest first; before 0, the newest.
-	AuditBefore(ctx context.Context, position int64) ([]store.AuditEntry, error)
+	AuditLog(ctx context.Context, q store.AuditQuery) (store.AuditList, error)
 }
 
 // confirmPage is the data of assets/confirm.html: what somebody is about to do, with a form that does it.

@@ -241,20 +241,22 @@ func TestThePageOfTheAuditLog(t *testing.T) {
 	require.Contains(t, page, "sale &lt;b&gt;until&lt;/b&gt; Monday")
 	require.Less(t, strings.Index(page, "pause"), strings.Index(page, "create access"), "newest first")
 	require.NotContains(t, page, "Older entries")
-	require.NotContains(t, ann.get("/audit?what=PAUSE&by=ann"), "create access")
+	require.NotContains(t, ann.get("/audit?action=PAUSE&actor=ann"), "create access")
 	require.Contains(t, ann.get("/audit?object=nothing-like-it"), "No entry matches.")
 	require.Equal(t, http.StatusForbidden, eve.do(http.MethodGet, "/audit", nil).Code)
 	require.NotContains(t, eve.get("/"), `href="/audit"`)
 	for _, no := range []string{"banana", "0", "-1"} {
 		w := ann.do(http.MethodGet, "/audit?before="+no, nil)
 		require.Equal(t, http.StatusBadRequest, w.Code)
-		require.Contains(t, w.Body.String(), "is not the position of an entry")
+		require.Contains(t, w.Body.String(), "is not a number from 1")
 	}
+	require.Contains(t, ann.get("/audit?until=2020-01-01"), "No entry matches.")
+	require.Contains(t, ann.get("/audit?actor=ann&since=1d"), `<code>wherry hub audit --actor ann --since 1d</code>`)
 
 	for i := range 250 {
 		require.NoError(t, access.Note(access.With(t.Context(), access.Identity{Name: "bot"}), h.Access().Store, store.AuditEntry{At: now, Action: "count", Object: strconv.Itoa(i)}))
 	}
-	page = ann.get("/audit?by=bot")
+	page = ann.get("/audit?actor=bot")
 	require.Contains(t, page, "<td data-label=\"Object\" class=\"why\">249</td>")
 	require.NotContains(t, page, ">49</td>")
 	older := regexp.MustCompile(`<a rel="next" href="([^"]*)"`).FindStringSubmatch(page)

@@ -72,7 +72,7 @@ func parametersOf(path string) []string {
 	case path == searchPath:
 		return []string{"q"}
 	case path == auditPath:
-		return []string{"by", "what", "object", "before"}
+		return store.AuditParameters()
 	case path == changesPath || strings.HasPrefix(path, environmentsPath+"/"):
 		return []string{"from", "registration"}
 	}

@@ -196,7 +196,7 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	t, err := fleet.ParseMoment(text, now)
+	t, err := duration.Moment(text, now)
 	if err != nil {
 		return t, cli.Fail(cli.Usage, fmt.Errorf("%s: %w", flag, err), "")
 	}

@@ -26,7 +26,7 @@ type administration interface {
 	AccessTokens(ctx context.Context) ([]store.AccessToken, error)
 	CreateAccess(ctx context.Context, t store.NewAccess) (secret string, kept store.AccessToken, err error)
 	RevokeAccess(ctx context.Context, idOrName string) (store.AccessToken, error)
-	AuditLog(ctx context.Context, after int64, limit int) ([]store.AuditEntry, error)
+	AuditLog(ctx context.Context, q store.AuditQuery) (store.AuditList, error)
 }
 
 var _ administration = client.Client{}
@@ -45,10 +45,6 @@ func (l local) CreateAccess(ctx context.Context, t store.NewAccess) (string, sto
 
 func (l local) RevokeAccess(ctx context.Context, idOrName string) (store.AccessToken, error) {
 	return l.Revoke(ctx, idOrName)
-}
-
-func (l local) AuditLog(ctx context.Context, after int64, limit int) ([]store.AuditEntry, error) {
-	return l.Store.AuditLog(ctx, after, limit)
 }
 
 // administrator holds the flags that choose a hub by its folder or by its URL.

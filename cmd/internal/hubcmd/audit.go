@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,12 +14,10 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// auditPage is the number of entries that are read at once.
-const auditPage = 1000
-
 func newAuditCommand(dir *location) *cobra.Command {
 	a := administrator{dir: dir}
-	format, since := "table", ""
+	format, times := "table", map[string]*string{"since": new(string), "until": new(string)}
+	var q store.AuditQuery
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Show the audit log",
@@ -29,35 +28,33 @@ reports, and sign-ins with access tokens. What is read is not in the log.
 The actor is the name of an access token with its id; "local" for a command on the hub's folder; or the uid
 of an agent.`,
 		Example: `  wherry hub audit --since 7d
+  wherry hub audit --action promotion --object prod
   wherry hub audit -o ndjson --hub https://hub.example.com > audit.ndjson`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			from, err := sinceOf(since, time.Now())
-			if err != nil {
-				return err
+			for name, into := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
+				if text := *times[name]; text != "" {
+					var err error
+					if *into, err = duration.Moment(text, time.Now()); err != nil {
+						return cli.Usagef("--%s: %w", name, err)
+					}
+				}
 			}
 			all := []store.AuditEntry{}
-			err = a.with(cmd, func(of administration) error {
-				for after := int64(0); ; {
-					page, err := of.AuditLog(cmd.Context(), after, auditPage)
-					if err != nil || len(page) == 0 {
+			err := a.with(cmd, func(of administration) error {
+				for {
+					page, err := of.AuditLog(cmd.Context(), q)
+					all = append(all, page.Entries...)
+					if err != nil || page.Next == 0 || q.Before != 0 && page.Next >= q.Before { // the last one is another hub's mistake
 						return err
 					}
-					for _, e := range page {
-						if !e.At.Before(from) {
-							all = append(all, e)
-						}
-					}
-					last := page[len(page)-1].Position
-					if last <= after {
-						return nil // another hub's mistake
-					}
-					after = last
+					q.Before = page.Next
 				}
 			})
 			if err != nil {
 				return err
 			}
+			slices.Reverse(all)
 			if format == "ndjson" {
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetEscapeHTML(false)
@@ -74,7 +71,11 @@ of an agent.`,
 	a.addTo(cmd)
 	formats := []string{"table", "json", "yaml", "ndjson"}
 	cmd.Flags().VarP(&oneOf{&format, formats}, "output", "o", "print as `FORMAT`, table, json, yaml or ndjson")
-	cmd.Flags().StringVar(&since, "since", "", "only what happened at or after this `TIME`, RFC 3339 or a duration back from now such as 7d")
+	cmd.Flags().StringVar(&q.Actor, "actor", "", "only what somebody did whose name has this `TEXT`, whatever the case")
+	cmd.Flags().StringVar(&q.Action, "action", "", "only actions that have this `TEXT`, such as approve, revoke or sign-in")
+	cmd.Flags().StringVar(&q.Object, "object", "", "only what was done to something whose name has this `TEXT`")
+	cmd.Flags().StringVar(times["since"], "since", "", "only what happened at or after this `TIME`, RFC 3339, a day, or a duration back from now such as 7d")
+	cmd.Flags().StringVar(times["until"], "until", "", "only what happened before this `TIME`")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -97,20 +98,6 @@ func (o *oneOf) Set(s string) error {
 		}
 	}
 	return fmt.Errorf("must be table, json, yaml or ndjson")
-}
-
-func sinceOf(s string, now time.Time) (time.Time, error) {
-	if s == "" {
-		return time.Time{}, nil
-	}
-	if t, err := time.Parse(time.RFC3339, s); err == nil {
-		return t, nil
-	}
-	d, err := duration.Parse(s)
-	if err != nil {
-		return time.Time{}, cli.Usagef("--since %.40q is neither a time such as 2026-03-01T12:00:00Z nor a duration such as 7d", s)
-	}
-	return now.Add(-d), nil
 }
 
 func auditTable(w io.Writer, all []store.AuditEntry) {

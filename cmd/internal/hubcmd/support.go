@@ -52,7 +52,7 @@ func collect(ctx context.Context, h *hub.Hub, s *cli.Support) {
 	if s.AddText("metrics.txt", page); err != nil {
 		s.Add("metrics.txt", nil, err)
 	}
-	log, err := newestAudit(ctx, h)
+	log, err := h.Access().AuditLog(ctx, store.AuditQuery{Limit: supportEntries})
 	s.Add("audit.json", log, err)
 	view, err := h.Answers(ctx, store.AccessScope{})
 	if err != nil {
@@ -79,14 +79,4 @@ func collect(ctx context.Context, h *hub.Hub, s *cli.Support) {
 		return nil
 	})
 	s.Add("events.json", events[max(0, len(events)-supportEvents):], err)
-}
-
-// newestAudit returns the newest entries of the audit log.
-func newestAudit(ctx context.Context, h *hub.Hub) ([]store.AuditEntry, error) {
-	log := h.Access().Store
-	head, _, err := log.AuditHead(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return log.AuditLog(ctx, max(0, head-supportEntries), supportEntries)
 }
