@@ -135,14 +135,14 @@ func TestWhatWasUndoneStaysOutUntilAPersonSaysAgain(t *testing.T) {
 		w.must(w.rollout("undo", "prod", "--yes", "--reason", "orders fail")...)
 		w.must(w.rollout("resume", "prod")...)
 		l.said()
-		w.pass(3 * time.Hour)
+		w.pass(61 * time.Minute) // a look at everything is among them
 		require.Equal(w.t, "one", w.has("prod"), "git still pins what was undone")
 		require.Equal(w.t, pinned, w.RunGit("show", "prod:base-repo.yaml"))
 		require.Len(w.t, l.said("was undone at"), 1, "it is said once")
 
 		// A person mends the pin alone. Dev still has what was undone, and its gate passes.
 		w.Commit("prod", "base-repo.yaml", strings.ReplaceAll(pinned, w.full("two"), w.full("one")))
-		w.pass(3 * time.Hour)
+		w.pass(61 * time.Minute)
 		require.Equal(w.t, "one", w.has("prod"))
 		require.Contains(w.t, w.RunGit("show", "prod:base-repo.yaml"), w.full("one"))
 		require.Contains(w.t, w.fails(w.promote("-e", "prod")...), "prod: held: undone: commit "+w.full("two")[:12]+" was undone at")
