@@ -191,7 +191,7 @@ func newRenderer(m *Model, opts Options) (*renderer, error) {
 	if slices.ContainsFunc(r.targets, hasBraces) {
 		r.shield = template.NewShield(m.texts())
 	}
-	r.lib = template.NewLibrary(r.shield)
+	r.lib = template.NewLibrary(r.composer.writer.Marshal, r.shield)
 	for name, t := range m.objects.Templates {
 		r.templates[name] = r.lib.Compile(sourceOf(t))
 	}

@@ -18,7 +18,7 @@ func TestATenantIsSeenByNameOnly(t *testing.T) {
 		NamespaceLabels: map[string]string{"cost": "42"}, NamespaceAnnotations: map[string]string{"owner": "x"},
 	})
 	render := func(d Data, text string) string {
-		l := NewLibrary(nil)
+		l := NewLibrary(nil, nil)
 		got, err := NewEvaluator(l).evaluate(t.Context(), l.text("t", text, finding.Position{}), &Input{Data: &d, Config: configOf(map[string]any{})})
 		require.NoError(t, err)
 		return string(got)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/Masterminds/sprig/v3"
 	"github.com/mitchellh/hashstructure"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
@@ -45,8 +44,8 @@ func functions() template.FuncMap {
 		delete(all, name)
 	}
 	asKalypso(all)
-	all["toYaml"] = func(v any) (string, error) { return checkLength(yamlvalue.Marshal(v)) }
-	all["stringify"], all["hash"], all["unquote"] = stringify, hash, unquote
+	all["toYaml"], all["stringify"] = toYAML(yamlvalue.Marshal), stringify(yamlvalue.Marshal)
+	all["hash"], all["unquote"] = hash, unquote
 	all["keys"], all["values"] = keys, values
 	all["until"] = func(n int) ([]int, error) { return sequence(0, n, cmp.Compare(n, 0)) }
 	all["untilStep"] = sequence
@@ -155,25 +154,31 @@ func values(m map[string]any) []any {
 	return all
 }
 
+func toYAML(marshal func(any) string) func(any) (string, error) {
+	return func(v any) (string, error) { return checkLength(marshal(v)) }
+}
+
 // stringify is toYaml with the lists in a map written as texts. Maps in it stay maps, as with
 // Kalypso's function, whose check for maps never matches their type.
-func stringify(v any) string {
-	m, ok := v.(map[string]any)
-	if !ok {
-		return yamlvalue.Marshal(v)
-	}
-	texts := make(map[string]any, len(m))
-	for key, value := range m {
-		switch texts[key] = value; value.(type) {
-		case []any, map[string]any:
-			data, err := yaml.Marshal(value)
-			if err != nil {
-				return ""
-			}
-			texts[key] = string(data)
+func stringify(marshal func(any) string) func(any) string {
+	return func(v any) string {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return marshal(v)
 		}
+		texts := make(map[string]any, len(m))
+		for key, value := range m {
+			switch texts[key] = value; value.(type) {
+			case []any, map[string]any:
+				text := marshal(value)
+				if text == "" {
+					return ""
+				}
+				texts[key] = text + "\n"
+			}
+		}
+		return marshal(texts)
 	}
-	return yamlvalue.Marshal(texts)
 }
 
 // hash returns a number that identifies a value. Platforms use it in names of objects, so it must never change.

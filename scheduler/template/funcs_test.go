@@ -23,7 +23,7 @@ func TestOnlyPureFunctionsAreThere(t *testing.T) {
 
 // Templates of existing platforms may hold the name of the type of their data.
 func TestTheDataHasKalypsosName(t *testing.T) {
-	l := NewLibrary(nil)
+	l := NewLibrary(nil, nil)
 	d := Data{}
 	got, err := NewEvaluator(l).evaluate(t.Context(), l.text("t", "{{ typeOf . }}", finding.Position{}), &Input{Data: &d, Config: configOf(map[string]any{})})
 	require.NoError(t, err)

@@ -18,11 +18,11 @@ func FuzzTemplate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, value string) {
 		shield := NewShield([]string{text, value})
-		l := NewLibrary(shield)
+		l := NewLibrary(nil, shield)
 		compiled := l.text("fuzz", text, finding.Position{File: "a.yaml", Line: 1})
 		config := configOf(map[string]any{"A": yamlvalue.Parse(value)})
 		hash(config.Values())
-		stringify(config.Values())
+		stringify(yamlvalue.Marshal)(config.Values())
 		d := Data{Workload: "app", Labels: map[string]string{"x": value}, ConfigData: config.Values()}
 		covered := shield.Cover(d)
 		for _, in := range []*Input{{Data: &d, Config: config}, {Data: &covered, Config: config, Shield: shield}} {

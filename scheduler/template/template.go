@@ -67,9 +67,13 @@ type Library struct {
 	shielded  template.FuncMap // nil if no target needs them
 }
 
-// NewLibrary returns a library with the pure functions; shield, if not nil, is the shield of some of the inputs.
-func NewLibrary(shield *Shield) *Library {
+// NewLibrary returns a library with the pure functions. Marshal, if not nil, is [yamlvalue.Marshal], but faster for the configurations of
+// the platform; shield, if not nil, is the shield of some of the inputs.
+func NewLibrary(marshal func(any) string, shield *Shield) *Library {
 	l := &Library{functions: functions()}
+	if marshal != nil {
+		l.functions["toYaml"], l.functions["stringify"] = toYAML(marshal), stringify(marshal)
+	}
 	if shield != nil {
 		l.shielded = shield.functions(l.functions)
 	}

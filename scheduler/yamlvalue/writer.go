@@ -53,6 +53,40 @@ func (w *Writer) AppendPair(text []byte, key string, v any) ([]byte, bool) {
 	return w.pair(text, key, v, 0)
 }
 
+// Marshal returns what the function [Marshal] does: the parts that the writer knows are joined, and yaml.v3 writes the others.
+func (w *Writer) Marshal(v any) string {
+	if list, ok := v.([]any); ok && len(list) > 0 {
+		if text, ok := w.collection(nil, list, 0); ok {
+			return strings.TrimSuffix(string(text), "\n")
+		}
+	}
+	m, ok := v.(map[string]any)
+	if !ok || len(m) == 0 {
+		return Marshal(v)
+	}
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		if _, known := w.keys[key]; !known {
+			return Marshal(v)
+		}
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b string) int { return w.keys[a].rank - w.keys[b].rank })
+	text := make([]byte, 0, 1024)
+	for _, key := range keys {
+		next, ok := w.AppendPair(text, key, m[key])
+		if !ok {
+			alone, err := yaml.Marshal(map[string]any{key: m[key]})
+			if err != nil {
+				return ""
+			}
+			next = append(text, alone...)
+		}
+		text = next
+	}
+	return strings.TrimSuffix(string(text), "\n")
+}
+
 func (w *Writer) collectKey(key string) {
 	const longest = 100 // above, YAML writes keys in another way
 	if len(key) <= longest && isPlainLine(key) {
