@@ -4,7 +4,7 @@
 // Begin with New, give it the environment's records, oldest first, and ask for a Commit with Find. A release has a commit if it was
 // made from it, if it has the same content as the cluster type's release at that commit (a type that a commit does not change
 // keeps its release), or if it was made from commits that were published later for the first time. So a return to an earlier commit
-// does not have the later one. A release is complete if a record that names it does not list its type as incomplete.
+// does not have the later one. In the rings of an environment the content counts as well (InRing). A release is complete if a record that names it does not list its type as incomplete.
 //
 // The package reads nothing by itself, and verifies nothing: give it what was verified. An Environment that is no longer added to may be
 // read by several goroutines.
@@ -181,6 +181,31 @@ func (c *Commit) Has(typ string, d digest.Digest) bool {
 		return true
 	}
 	return c.includes(commitsOf(r)) && c.vouched[d]
+}
+
+// InRing returns a test of the releases of a cluster type: whether one has the content that the newest record gives a ring, or came after that. Content
+// may change although the commit does not. All releases pass if the type has no rings.
+func (e *Environment) InRing(typ, ring string) func(digest.Digest) bool {
+	var want *bundle.Release
+	var since bundle.Order
+	for _, record := range slices.Backward(e.records) {
+		d := record.Rings[typ][ring]
+		r := e.releases(d)
+		if r == nil || want != nil && !r.SameContent(*want) {
+			break
+		}
+		if want == nil {
+			want = r
+		}
+		since = bundle.OrderOf(*r, d)
+	}
+	return func(d digest.Digest) bool {
+		if want == nil {
+			return true
+		}
+		r := e.releases(d)
+		return r != nil && (r.SameContent(*want) || bundle.OrderOf(*r, d).Compare(since) > 0)
+	}
 }
 
 // includes reports whether commits are those of c, or were published later for the first time. A commit of the base

@@ -268,7 +268,8 @@ type Environments struct {
 // RolloutQuery chooses the clusters of a rollout, and says what counts. The zero value is as the hub itself sees it.
 type RolloutQuery struct {
 	Query
-	// Rings are the rings whose clusters count; nil means all. Query.Ring is for one, and not for both.
+	// Rings are the rings whose clusters count, the narrowest first; nil means all. A cluster has to run the content that the last of them has, or
+	// later content: that may change without a new commit. Query.Ring is for one, and not for both.
 	Rings []string
 	// RegisteredBefore leaves out clusters that were registered at that time or later; they are counted in Rollout.Later.
 	// Retired ones never count. The zero time means all.

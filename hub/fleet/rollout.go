@@ -284,7 +284,8 @@ func (r *row) place() store.Identity {
 	return store.Identity{Platform: t[r.platform], Environment: t[r.environment], Type: t[r.typ], Ring: t[r.ring]}
 }
 
-// has reports whether a release has the commit for clusters of the row's type and place, and is complete.
+// has reports whether a release has the commit for clusters of the row's type and place, and is complete. For a gate of a ring it also has the
+// content of the ring before.
 func (c *rolloutCount) has(t *lineage.Commit, r *row, release uint32) bool {
 	if t == nil || release == 0 {
 		return false
@@ -292,7 +293,8 @@ func (c *rolloutCount) has(t *lineage.Commit, r *row, release uint32) bool {
 	handles := [3]uint32{r.platform, r.typ, release}
 	has, known := c.having[handles]
 	if !known {
-		has = t.Has(c.m.texts[r.typ], c.m.snapshot.releases[release].Digest)
+		typ, d := c.m.texts[r.typ], c.m.snapshot.releases[release].Digest
+		has = t.Has(typ, d) && (len(c.asked.Rings) == 0 || t.InRing(typ, c.asked.Rings[len(c.asked.Rings)-1])(d))
 		c.having[handles] = has
 	}
 	return has

@@ -641,3 +641,32 @@ func TestRolloutCountsTheCohortOfAGate(t *testing.T) {
 	require.Equal(t, 1, got.NotReporting, "the registration of now counts for the past")
 	require.Contains(t, got.Why, "none of its clusters counts")
 }
+
+// What application teams deliver changes the content of a ring, and not the commit.
+func TestARingCountsItsContent(t *testing.T) {
+	e := newEstate(t)
+	count := func(rings ...string) string {
+		got, err := all(t, e).Rollout(t.Context(), "prod", commit("b"), RolloutQuery{Rings: rings})
+		require.NoError(t, err)
+		return fmt.Sprintf("%d compliant, %d progressing, %d waiting", got.Compliant, got.Progressing, got.Waiting)
+	}
+	e.release("drone:1", "b/e", "old")
+	e.record("b/e", []string{"canary=drone:1", "early=drone:1", "stable=drone:1"})
+	e.cluster("c", "canary=drone", "drone:1", bundle.Compliant)
+	e.cluster("e", "early=drone", "drone:1", bundle.Compliant)
+	require.Equal(t, "1 compliant, 0 progressing, 0 waiting", count("canary"))
+
+	e.release("drone:2", "b/e", "new", "canary")
+	e.record("b/e", []string{"canary=drone:2", "early=drone:1", "stable=drone:1"})
+	require.Equal(t, "0 compliant, 0 progressing, 1 waiting", count("canary"), "it runs what it had before")
+	require.Equal(t, "2 compliant, 0 progressing, 0 waiting", count("canary", "early"), "which is what early has")
+	e.cluster("c", "canary=drone", "drone:1", bundle.Compliant, "drone:2")
+	require.Equal(t, "0 compliant, 1 progressing, 0 waiting", count("canary"))
+	e.cluster("c", "canary=drone", "drone:2", bundle.Compliant)
+	require.Equal(t, "1 compliant, 0 progressing, 0 waiting", count("canary"))
+	require.Equal(t, "2 compliant, 0 progressing, 0 waiting", count("canary", "early"), "later content does not hold a wider ring")
+
+	e.release("drone:3", "b/e", "old", "early")
+	e.record("b/e", []string{"canary=drone:2", "early=drone:3", "stable=drone:1"})
+	require.Equal(t, "2 compliant, 0 progressing, 0 waiting", count("canary", "early"), "nor does a renewal of what early has")
+}
