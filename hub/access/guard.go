@@ -292,12 +292,12 @@ func busy(wait time.Duration, why string) error {
 	return &hubapi.Error{Code: hubapi.CodeBusy, Message: why, RetryAfter: max(wait, time.Second)}
 }
 
-// Headers returns a handler that tells browsers to keep the answers of next apart from other sites: no scripts, no frames, no
+// Headers returns a handler that tells browsers to keep the answers of next apart from other sites: no scripts but the hub's own, no frames, no
 // address in links to elsewhere.
 func Headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
-			"Content-Security-Policy":      "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+			"Content-Security-Policy":      "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 			"Cross-Origin-Opener-Policy":   "same-origin",
 			"Cross-Origin-Resource-Policy": "same-origin",
 			"Referrer-Policy":              "no-referrer",

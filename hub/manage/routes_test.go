@@ -25,6 +25,7 @@ var needs = map[string]access.Permission{
 	"GET /style.css":                  access.Open,
 	"GET /login/device":               access.Open,
 	"GET /icon.svg":                   access.Open,
+	"GET /keys.js":                    access.Open,
 
 	"GET /v1/whoami": access.Login,
 

@@ -124,7 +124,7 @@ func (p *overviewPage) addClusters(ctx context.Context, from Answers) error {
 		words = append(words, string(s))
 	}
 	if n > p.failed {
-		p.Needs = append(p.Needs, need{lookOf(string(bundle.Failed)), "In all, "+some(n, "has", "have")+" failed, rejected a release, or drifted", "", p.At(clustersPath, "state", strings.Join(words, ",")), nil})
+		p.Needs = append(p.Needs, need{lookOf(string(bundle.Failed)), "In all, " + some(n, "has", "have") + " failed, rejected a release, or drifted", "", p.At(clustersPath, "state", strings.Join(words, ",")), nil})
 	}
 	if n := p.Totals.States[store.Stale]; n > 0 {
 		long, err := from.Clusters(ctx, fleet.Query{AsOf: at, State: []bundle.State{store.Stale}, SilentFor: longSilent, Limit: 1})
@@ -142,13 +142,13 @@ func (p *overviewPage) addClusters(ctx context.Context, from Answers) error {
 		if long.Totals.Count > 0 {
 			detail = append(detail, fmt.Sprintf("%d for more than 7 days", long.Totals.Count))
 		}
-		p.Needs = append(p.Needs, need{lookOf(string(store.Stale)), some(n, "is", "are")+" silent", strings.Join(detail, ", "), p.At(clustersPath, "state", string(store.Stale), "sort", "lastSeen"), nil})
+		p.Needs = append(p.Needs, need{lookOf(string(store.Stale)), some(n, "is", "are") + " silent", strings.Join(detail, ", "), p.At(clustersPath, "state", string(store.Stale), "sort", "lastSeen"), nil})
 	}
 	if n := p.Totals.States[store.Unreported]; n > 0 {
-		p.Needs = append(p.Needs, need{lookOf(string(store.Unreported)), some(n, "has", "have")+" never reported", "", p.At(clustersPath, "state", string(store.Unreported)), nil})
+		p.Needs = append(p.Needs, need{lookOf(string(store.Unreported)), some(n, "has", "have") + " never reported", "", p.At(clustersPath, "state", string(store.Unreported)), nil})
 	}
 	if n := p.Totals.Relations[fleet.Foreign]; n > 0 {
-		p.Needs = append(p.Needs, need{lookOf(string(fleet.Foreign)), some(n, "runs", "run")+" a release that was never published for it", "", p.At(clustersPath, "relation", string(fleet.Foreign)), nil})
+		p.Needs = append(p.Needs, need{lookOf(string(fleet.Foreign)), some(n, "runs", "run") + " a release that was never published for it", "", p.At(clustersPath, "relation", string(fleet.Foreign)), nil})
 	}
 	return nil
 }
@@ -156,9 +156,9 @@ func (p *overviewPage) addClusters(ctx context.Context, from Answers) error {
 // some returns a number of clusters with the verb for one or for many.
 func some(n int, one, many string) string {
 	if n == 1 {
-		return "1 cluster " + one
+		many = one
 	}
-	return fmt.Sprintf("%d clusters %s", n, many)
+	return clusters(n) + " " + many
 }
 
 // addExpiring adds the environments with a release that expires soon.

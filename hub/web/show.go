@@ -22,6 +22,7 @@ func functions() template.FuncMap {
 		"age":         age,
 		"bar":         bar,
 		"changed":     changed,
+		"clusters":    clusters,
 		"environment": environmentPath,
 		"seconds":     func(n int64) string { return duration.Text(time.Duration(n) * time.Second) },
 		"decisions": func(all []decided, now time.Time) any {
@@ -82,6 +83,14 @@ func lookOf(word string) look {
 		l.Word = "never reported"
 	}
 	return l
+}
+
+// clusters returns a number of clusters in words.
+func clusters(n int) string {
+	if n == 1 {
+		return "1 cluster"
+	}
+	return fmt.Sprintf("%d clusters", n)
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -2,7 +2,7 @@
 //
 // Begin with Routes, and put Errors around the whole handler of a hub. Each page is a template in assets and a struct that embeds frame,
 // which has what all pages share: navigation, filters, links and the footer. A page that is about the past keeps its moment in each of
-// its links. The pages work without a script, a build step or the internet, and escape all text of agents. What people change goes through
+// its links. The pages work without their script, a build step or the internet, and escape all text of agents. What people change goes through
 // Actions: a page shows it and asks once, and its form does it.
 package web
 
@@ -70,6 +70,9 @@ func Routes(o Options) []access.Route {
 	form := func(pattern string, p access.Permission, do func(*http.Request) (next string, err error)) access.Route {
 		return access.Route{Pattern: "POST " + pattern, Permission: p, Handler: s.doing(do)}
 	}
+	file := func(name string) access.Route {
+		return access.Route{Pattern: "GET /" + name, Permission: access.Open, Handler: http.FileServerFS(assets())}
+	}
 	const decide, retire, unshare, revoke, end = environmentsPath + "/{environment}/{action}", clustersPath + "/{cluster}/retire", clustersPath + "/{cluster}/unshare", tokensPath + "/{token}/revoke", accessPath + "/{id}/end"
 	return []access.Route{
 		page("GET "+overviewPath+"{$}", access.Read, showOverview),
@@ -90,8 +93,7 @@ func Routes(o Options) []access.Route {
 		page("GET "+accessPath, access.Audit, s.showAccess),
 		page("GET "+auditPath, access.Audit, s.showAudit),
 		page("GET "+end, access.Administer, s.showEnd), form(end, access.Administer, s.end),
-		{Pattern: "GET /style.css", Permission: access.Open, Handler: http.FileServerFS(assets())},
-		{Pattern: "GET /icon.svg", Permission: access.Open, Handler: http.FileServerFS(assets())},
+		file("style.css"), file("icon.svg"), file("keys.js"),
 		{Pattern: "GET " + docsPath, Permission: access.Open, Handler: http.StripPrefix(strings.TrimSuffix(docsPath, "/"), documentation.Handler())},
 	}
 }
