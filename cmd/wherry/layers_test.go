@@ -73,8 +73,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		},
 		"cmd": {
 			"wherry": {
-				"internal/agentcmd", "internal/airgapcmd", "internal/authorcmd", "internal/bundlecmd", "internal/cli", "internal/configcmd", "internal/deltacmd", "internal/explaincmd", "internal/failure", "internal/flags",
-				"internal/fleetcmd", "internal/hubcmd", "internal/installcmd", "internal/promotecmd", "internal/prompt", "internal/releasecmd", "internal/rolloutcmd", "internal/trustcmd",
+				"internal/agentcmd", "internal/airgapcmd", "internal/authorcmd", "internal/bundlecmd", "internal/cli", "internal/configcmd", "internal/explaincmd", "internal/failure", "internal/flags",
+				"internal/fleetcmd", "internal/hubcmd", "internal/installcmd", "internal/promotecmd", "internal/releasecmd", "internal/rolloutcmd", "internal/trustcmd",
 			},
 			"wherry-agent": {"internal/agentcmd", "internal/cli"},
 
