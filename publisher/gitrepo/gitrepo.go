@@ -201,7 +201,7 @@ func missing(ref Ref) error {
 	case ref.Branch != "":
 		return fmt.Errorf("branch %q: %w", ref.Branch, ErrNoSuchRef)
 	}
-	return fmt.Errorf("default branch, which HEAD names there: %w; name another one, or change HEAD", ErrNoSuchRef)
+	return fmt.Errorf("default branch (HEAD names no branch that exists; add #BRANCH): %w", ErrNoSuchRef)
 }
 
 // readCommit returns the tree of the commit that tip is, or that the tag tip names.
