@@ -250,6 +250,25 @@ func (u Undone) String() string {
 // Record names a record by the place in its tag: "s1-1795425120" is epoch 1, sequence 1795425120. The zero Record is none.
 type Record struct{ Epoch, Sequence int64 }
 
+// IsHeld reports whether something of the environment has come by a proof, or by a person's word in place of one: then it was in a chain,
+// and not the first.
+func (l *Ledger) IsHeld() bool {
+	if l.Base.Unproved != "" {
+		return true
+	}
+	for _, w := range l.Workloads {
+		if len(w.Proofs) > 0 {
+			return true
+		}
+		for _, r := range w.Revisions {
+			if slices.ContainsFunc(r.In, func(s Stay) bool { return s.From != (From{}) || s.Unproved != "" }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // RecordOf returns the name of a record.
 func RecordOf(r bundle.EnvironmentRecord) Record { return Record{r.Epoch, r.Sequence} }
 

@@ -10,7 +10,7 @@ import (
 
 // PolicyNow returns the policy that judges what enters an environment, which was loaded from source: the one at the base commit that its
 // newest record has, so that no commit brings a laxer gate for itself. An environment without a record, or that is in no chain
-// there, has that of what was loaded, which is also returned with an error.
+// there, has that of what was loaded, which is also returned with an error: a *LostPolicyError if that base commit cannot be read any more.
 func PolicyNow(ctx context.Context, source Source, loaded *Loaded, record *bundle.EnvironmentRecord) (promotion.Policy, error) {
 	next, err := loaded.Model.Promotion()
 	if err != nil || record == nil || record.BaseCommit == "" || loaded.BaseCommit == "" || record.HasBase(loaded.BaseCommit, loaded.BaseID) {
@@ -19,7 +19,7 @@ func PolicyNow(ctx context.Context, source Source, loaded *Loaded, record *bundl
 	source.BaseAt = record.BaseCommit
 	before, err := LoadPlatform(ctx, source)
 	if err != nil {
-		return next, fmt.Errorf("%s: the policy of base commit %s, which it has: %w", next.Environment, record.BaseCommit, err)
+		return next, &LostPolicyError{next.Environment, record.BaseCommit, err}
 	}
 	now, err := before.Model.Promotion()
 	if err != nil || now.Below() == "" {
@@ -27,3 +27,15 @@ func PolicyNow(ctx context.Context, source Source, loaded *Loaded, record *bundl
 	}
 	return now, nil
 }
+
+// LostPolicyError means that nobody knows the policy that judges what enters an environment: the base commit that it has cannot be read.
+type LostPolicyError struct {
+	Environment, BaseCommit string
+	Err                     error
+}
+
+func (e *LostPolicyError) Error() string {
+	return fmt.Sprintf("%s: the policy of base commit %s, which it has: %v", e.Environment, e.BaseCommit, e.Err)
+}
+
+func (e *LostPolicyError) Unwrap() error { return e.Err }

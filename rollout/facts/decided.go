@@ -9,6 +9,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/rollout/content"
 	"github.com/wherry-dev/wherry/rollout/decisions"
 	"github.com/wherry-dev/wherry/rollout/gate"
@@ -36,6 +37,23 @@ func (f *Facts) Record(ctx context.Context, platform, environment string) (*bund
 		return nil, err
 	}
 	return &record.Verified.Record, nil
+}
+
+// PolicyNow is platform.PolicyNow. A policy that is lost is no error for an environment that no other is before, as far as its ledger and the
+// policy that it pins say: nothing that it gets has to be proved.
+func (f *Facts) PolicyNow(ctx context.Context, source platform.Source, loaded *platform.Loaded, record *bundle.EnvironmentRecord) (promotion.Policy, error) {
+	policy, err := platform.PolicyNow(ctx, source, loaded, record)
+	if !errors.As(err, new(*platform.LostPolicyError)) || policy.Below() != "" {
+		return policy, err
+	}
+	l, failed := f.Ledger(ctx, loaded.Model.PlatformName(), policy.Environment)
+	switch {
+	case failed != nil:
+		return policy, failed
+	case l != nil && !l.IsHeld():
+		return policy, nil
+	}
+	return policy, err
 }
 
 // Ledger returns the ledger of the newest verified record of an environment of a platform, whose name may be empty; nil if there is none.

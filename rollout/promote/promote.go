@@ -157,6 +157,8 @@ type Promoter struct {
 	// Record returns the newest verified record of an environment; nil if it has never been published. The name of the platform is
 	// empty where it has no Platform object, here and below.
 	Record func(ctx context.Context, platform, environment string) (*bundle.EnvironmentRecord, error)
+	// PolicyNow returns the policy that judges what enters an environment, which has this record; see platform.PolicyNow.
+	PolicyNow func(ctx context.Context, source platform.Source, target *platform.Loaded, record *bundle.EnvironmentRecord) (promotion.Policy, error)
 	// Publish publishes an environment as its branch is now. For an [*UnfinishedError] the publication stands, or waits.
 	Publish func(ctx context.Context, p Publication) error
 	// Paused returns the pause that is in force in an environment; false without one.

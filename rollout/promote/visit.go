@@ -97,7 +97,7 @@ func (v *visit) load(ctx context.Context) (err error) {
 	if v.record, err = v.Record(ctx, v.target.Model.PlatformName(), v.result.Environment); err != nil {
 		return err
 	}
-	if v.policy, err = platform.PolicyNow(ctx, v.source(v.result.Environment), v.target, v.record); err != nil {
+	if v.policy, err = v.PolicyNow(ctx, v.source(v.result.Environment), v.target, v.record); err != nil {
 		return err
 	}
 	if v.base, err = baseOf(v.target); err != nil { // without a base, its PromotionPolicy is not read either

@@ -198,7 +198,7 @@ func (w *world) promoter() *Promoter {
 	client, err := forge.New(w.forge.URL, forge.Options{Kind: forge.GitHub, Tokens: forge.Tokens{forge.AnyToken: forgetest.Writer}, Wait: func(context.Context, time.Duration) error { return nil }})
 	require.NoError(w.t, err)
 	return &Promoter{
-		Source: platform.Source{Platform: w.forge.Git}, Judge: w.judge, Record: w.record, Publish: w.publish,
+		Source: platform.Source{Platform: w.forge.Git}, Judge: w.judge, Record: w.record, PolicyNow: platform.PolicyNow, Publish: w.publish,
 		Paused: func(ctx context.Context, _ string, p promotion.Policy) (decisions.Pause, bool, error) {
 			found, t, err := w.decided(ctx, p)
 			pause, is := decisions.Paused(found, t)

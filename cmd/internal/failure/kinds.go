@@ -29,6 +29,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/author"
 	"github.com/wherry-dev/wherry/publisher/codeowners"
 	"github.com/wherry-dev/wherry/publisher/forge"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/migrate"
 	"github.com/wherry-dev/wherry/publisher/outgit"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -58,6 +59,7 @@ var Everywhere = cli.Kinds{
 	}),
 	cli.AsBy(func(e *settings.Error) (int, string) { return cli.Usage, e.Hint }),
 	cli.As[*platform.WhichEnvironmentError](cli.Usage, "pass --environment NAME"),
+	cli.AsBy(lostPolicy),
 	cli.AsBy(source),
 	cli.AsBy(func(e *author.Error) (int, string) {
 		if e.Refused || errors.Is(e, fs.ErrExist) {
@@ -222,6 +224,14 @@ var refusals = map[bundle.Reason]string{
 	bundle.TrustDocumentRejected: `"wherry trust show" shows what is there; agents take nothing new before the one that follows is there`,
 	bundle.UnsupportedSchema:     "a newer wherry has published it: use one as new here",
 	bundle.Expired:               "publish it again: that renews a release in the last third of its life",
+}
+
+// lostPolicy returns the exit code and the hint of a policy that cannot be read; no code while it may be read later.
+func lostPolicy(e *platform.LostPolicyError) (code int, hint string) {
+	if !gitrepo.IsGone(e.Err) {
+		return cli.OK, ""
+	}
+	return cli.Usage, fmt.Sprintf(`wherry publish -e %s --unproved "REASON" goes on by the policy that it pins`, e.Environment)
 }
 
 // source returns the exit code and the hint of a source of a platform that cannot be read.

@@ -219,6 +219,10 @@ func (p *promoting) newPromoter(cmd *cobra.Command) (*promote.Promoter, error) {
 		Record: func(ctx context.Context, name, environment string) (*bundle.EnvironmentRecord, error) {
 			return p.record(ctx, name, environment)
 		},
+		PolicyNow: func(ctx context.Context, source platform.Source, target *platform.Loaded, record *bundle.EnvironmentRecord) (promotion.Policy, error) {
+			policy, err := from.PolicyNow(ctx, source, target, record)
+			return policy, failure.At(err, p.Location)
+		},
 		Publish: func(_ context.Context, what promote.Publication) error { return p.publish(cmd, what) },
 		Paused: func(ctx context.Context, name string, policy promotion.Policy) (decisions.Pause, bool, error) {
 			pause, is, err := from.Paused(ctx, policy, name)

@@ -136,14 +136,15 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	if err != nil && policy.Below() != "" { // else publishing says what is wrong
 		return e, entryFailure(err, of)
 	}
-	if policy, err = platform.PolicyNow(cmd.Context(), options, loaded, record); err != nil && unproved.Reason == "" {
-		return e, failure.Input(err)
+	policy, lost := of.PolicyNow(cmd.Context(), options, loaded, record)
+	if lost != nil && unproved.Reason == "" {
+		return e, failure.Input(lost)
 	}
 	if err := unproved.check(); err != nil {
 		return e, err
 	}
 	if policy.Below() == "" || !policy.Gate.Content.Held {
-		if unproved.Reason != "" {
+		if unproved.Reason != "" && lost == nil {
 			cmd.PrintErrf("note: %s needs no proofs, so --unproved does nothing, and its reason is kept nowhere\n", show.Line(policy.Environment))
 		}
 		return e, nil

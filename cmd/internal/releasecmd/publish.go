@@ -67,7 +67,7 @@ More: wherry help publishing, sources, signing-keys, watch, checks, rings`,
 	f.StringArrayVar(&p.options.Rings, "ring", nil, "release to the ring `NAME` of the platform, and to all before it")
 	f.StringVar(&p.validFor, "valid-for", "", "the `TIME` for which agents accept a release, for cluster types without wherry.dev/valid-for (default 90d)")
 	f.StringVar(&p.renew, "renew-before", "", "renew releases that expire within this `TIME`, such as 72h (default a third of their validity)")
-	f.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: leave this failed assignment out, which deletes it; may be repeated")
+	f.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: leave this failed or waiting assignment out, which deletes it; may be repeated")
 	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
 	f.BoolVar(&p.options.AllowRemovals, "allow-removals", false, "remove more assignments at once than the platform's maxRemoved says")
 	f.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
