@@ -58,11 +58,16 @@ func backUp(cmd *cobra.Command, h *hub.Hub, to string) (size int64, err error) {
 		return 0, h.Backup(cmd.Context(), os.Stdout) // not the command's, which escapes
 	}
 	w := &counting{progress: cli.NewProgress("backing up to " + filepath.Base(to))}
+	var failed error
 	err = diskfile.ReplaceBy(to, 0o600, func(f io.Writer) error {
 		w.Writer = f
-		return h.Backup(cmd.Context(), w)
+		failed = h.Backup(cmd.Context(), w)
+		return failed
 	})
 	w.progress.End()
+	if err != nil && failed == nil {
+		err = cli.Fail(cli.Failed, err, "choose a folder that can be written")
+	}
 	return w.n, err
 }
 
