@@ -99,7 +99,10 @@ func TestAClientAnswersAsTheHubDoes(t *testing.T) {
 		"a comparison without some": func(a fleet.Answers) (any, error) {
 			return a.Compare(ctx, side("dev"), side("prod"), fleet.CompareOptions{Ignore: []string{"config", "version"}})
 		},
-		"drift": func(a fleet.Answers) (any, error) { return a.Drift(ctx, fleet.Query{}) },
+		"a candidate":              func(a fleet.Answers) (any, error) { return a.Candidate(ctx, "", "dev", "prod", "") },
+		"a candidate from nowhere": func(a fleet.Answers) (any, error) { return a.Candidate(ctx, "edge", "", "dev", "") },
+		"a candidate of a ring":    func(a fleet.Answers) (any, error) { return a.Candidate(ctx, "edge", "", "dev", "early") },
+		"drift":                    func(a fleet.Answers) (any, error) { return a.Drift(ctx, fleet.Query{}) },
 		"history": func(a fleet.Answers) (any, error) {
 			return a.History(ctx, fleet.HistoryQuery{Query: fleet.Query{Workload: "drone"}})
 		},

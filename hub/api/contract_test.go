@@ -245,7 +245,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	reports, err := client.Client{URL: w.server.URL, Token: w.token}.Reports(t.Context(), "a-good", fleet.Query{})
 	require.NoError(t, err)
 	names := map[string]string{
-		"cluster": "a-good", "report": reports.Reports[0].Name, "release": storetest.Release(2).Digest.String(),
+		"cluster": "a-good", "report": reports.Reports[0].Name, "release": storetest.Release(2).Digest.String(), "other": storetest.Release(1).Digest.String(),
 	}
 	token := func(path string, field string) string { // of the first one
 		_, body, _ := w.ask(http.MethodGet, path, nil)
@@ -302,6 +302,11 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			if path == "/v1/content" {
 				required.Set("environment", "dev")
 				required.Set("record", storetest.Record(2, storetest.Release(2).Digest).Digest.String())
+			}
+			if path == "/v1/candidate" {
+				required.Set("environment", "prod")
+				required.Set("from", "dev")
+				required.Set("platform", storetest.Release(2).Platform)
 			}
 			if path == "/v1/compare" {
 				required.Set("left", "environment=dev")

@@ -234,6 +234,38 @@ func allReads() []read {
 			},
 		},
 		{
+			path: "/v1/releases/{release}/compare/{other}", permission: access.Read, summary: "What differs between a release and another one, which came later",
+			only: []string{}, answer: fleet.ReleaseDiff{},
+			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+				before, err := from.Release(ctx, r.PathValue("release"), r.query)
+				if err != nil {
+					return nil, err
+				}
+				after, err := from.Release(ctx, r.PathValue("other"), r.query)
+				if err != nil {
+					return nil, err
+				}
+				return fleet.DiffReleases(before, after)
+			},
+		},
+		{
+			path: "/v1/candidate", permission: access.Read, summary: "What an environment would get from another one, or a ring from the ring before it; the scope has to have them all",
+			only: []string{}, answer: fleet.Candidate{},
+			more: []Parameter{
+				{Name: "environment", About: "the environment that would get it", Required: true, Example: "prod"},
+				{Name: "platform", About: "its platform", Example: "default"},
+				{Name: "from", About: "the environment that has it; the one before in the chain if absent", Example: "dev"},
+				{Name: "ring", About: "the ring that would get it, from the ring before it", Example: "early"},
+			},
+			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+				environment := r.values.Get("environment")
+				if environment == "" {
+					return nil, invalid("parameter environment is needed")
+				}
+				return from.Candidate(ctx, r.values.Get("platform"), r.values.Get("from"), environment, r.values.Get("ring"))
+			},
+		},
+		{
 			path: "/v1/environments", permission: access.Read, summary: "Environments, by platform and name",
 			only: without("after", "limit", "sort"), answer: fleet.Environments{}, rows: "environments",
 			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) {

@@ -98,7 +98,19 @@ func (c Client) Environments(ctx context.Context, q fleet.Query) (fleet.Environm
 	return answer, c.get(ctx, "v1/environments", q.Values(), &answer)
 }
 
-// Rollout implements fleet.Answers. It lists at most fleet.MaxRows open clusters.
+// Candidate implements fleet.Answers.
+func (c Client) Candidate(ctx context.Context, platform, from, environment, ring string) (fleet.Candidate, error) {
+	var answer fleet.Candidate
+	values := url.Values{"environment": {environment}}
+	for name, v := range map[string]string{"platform": platform, "from": from, "ring": ring} {
+		if v != "" {
+			values.Set(name, v)
+		}
+	}
+	return answer, c.get(ctx, "v1/candidate", values, &answer)
+}
+
+// Rollout implements fleet.Answers. Without a limit, it lists at most fleet.MaxRows open clusters.
 func (c Client) Rollout(ctx context.Context, environment, commit string, q fleet.RolloutQuery) (fleet.Rollout, error) {
 	var answer fleet.Rollout
 	if q.Limit == 0 || q.Limit > fleet.MaxRows {

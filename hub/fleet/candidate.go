@@ -18,46 +18,77 @@ import (
 
 // Candidate is what an environment would get from another one: what is in the newest record of that; or a ring from the ring before it.
 type Candidate struct {
-	Platform    string
-	Environment string
-	From        string
-	Ring        string // empty for the environment
+	Platform    string `json:"platform"`
+	Environment string `json:"environment"`
+	From        string `json:"from"`
+	// Ring is empty for the environment.
+	Ring string `json:"ring,omitempty"`
 	// Record is that of From, with the commit and its time of issue. Message is that of who published a release of it.
-	Record     digest.Digest
-	BaseCommit string
-	IssuedAt   time.Time
-	Message    string
-	Incomplete []string
+	Record     digest.Digest `json:"record"`
+	BaseCommit string        `json:"baseCommit,omitempty"`
+	IssuedAt   time.Time     `json:"issuedAt"`
+	Message    string        `json:"message,omitempty"`
+	Incomplete []string      `json:"incomplete,omitempty"`
 	// Contents are as a decision names them.
-	Contents map[string]digest.Digest
+	Contents map[string]digest.Digest `json:"contents"`
+	// Releases are those of each cluster type, by its name.
+	Releases []CandidateRelease `json:"releases"`
 	// Changes are the workloads whose versions would change, by cluster type, workspace and workload. Unknown counts those without a
 	// version: content differs between environments, so nobody can tell here whether they would change.
-	Changes []CandidateChange
-	Unknown int
+	Changes []CandidateChange `json:"changes"`
+	Unknown int               `json:"unknown"`
+	// Artifacts are the images and other artifacts that would change.
+	Artifacts []ArtifactDiff `json:"artifacts"`
+}
+
+// CandidateRelease is the release of a cluster type that there is, empty for none, and the one whose content would come.
+type CandidateRelease struct {
+	Type   string        `json:"type"`
+	Before digest.Digest `json:"before,omitempty"`
+	After  digest.Digest `json:"after"`
 }
 
 // CandidateChange is a workload on a cluster type, with the versions that its assignments have and would get. A workload that comes has none
 // before, one that goes none after.
 type CandidateChange struct {
-	Type, Workspace, Workload string
-	Before, After             []string
+	Type      string   `json:"type"`
+	Workspace string   `json:"workspace,omitempty"`
+	Workload  string   `json:"workload"`
+	Before    []string `json:"before,omitempty"`
+	After     []string `json:"after,omitempty"`
 }
 
-// Candidate returns what an environment of a platform would get from another one, or if ring is not empty what that would get from the ring before
-// it; from is the environment itself then. The error wraps store.ErrOutOfScope if the view does not see all of both, store.ErrUnknownRelease if
-// the hub lacks the record or a release, and store.ErrInvalid if there is nothing to get.
+// Candidate implements Answers.
 func (v *View) Candidate(ctx context.Context, platform, from, environment, ring string) (Candidate, error) {
-	c := Candidate{Platform: platform, Environment: environment, From: from, Ring: ring}
-	if !v.seesAll() || !v.seesEnvironment(from) || !v.seesEnvironment(environment) {
-		return c, fmt.Errorf("what %s would get from %s: %w", environment, from, store.ErrOutOfScope)
+	if !v.seesAll() {
+		return Candidate{}, fmt.Errorf("what %s would get: %w", store.Plain(store.Clip(environment)), store.ErrOutOfScope)
 	}
+	if ring != "" {
+		from = environment
+	}
+	if platform == "" || from == "" {
+		all, err := v.Environments(ctx, Query{Platform: platform})
+		if err != nil {
+			return Candidate{}, err
+		}
+		if at := slices.IndexFunc(all.Environments, func(e Environment) bool { return e.Environment == environment }); at >= 0 && platform == "" {
+			platform = all.Environments[at].Platform
+		}
+		if from == "" {
+			from = all.Before(platform, environment)
+		}
+		if from == "" {
+			return Candidate{}, fmt.Errorf("nothing tells which environment comes before %s: %w", store.Plain(store.Clip(environment)), store.ErrUnknownRelease)
+		}
+	}
+	c := Candidate{Platform: platform, Environment: environment, From: from, Ring: ring, Changes: []CandidateChange{}}
 	m, done, err := v.moment(ctx, Query{}, false)
 	if err != nil {
 		return c, err
 	}
 	defer done()
 	source := m.published.index.environments[bundle.Stream{Platform: platform, Environment: from}]
-	if source == nil {
+	if source == nil || !v.seesEnvironment(from) {
 		return c, fmt.Errorf("environment %q: %w", store.Plain(store.Clip(from)), store.ErrUnknownRelease)
 	}
 	record := source.newest()
@@ -66,7 +97,7 @@ func (v *View) Candidate(ctx context.Context, platform, from, environment, ring 
 	var gets map[string]digest.Digest
 	if ring == "" {
 		gets = source.releases()
-		if target := m.published.index.environments[bundle.Stream{Platform: platform, Environment: environment}]; target != nil {
+		if target := m.published.index.environments[bundle.Stream{Platform: platform, Environment: environment}]; target != nil && v.seesEnvironment(environment) {
 			had = target.releases()
 		}
 	} else {
@@ -86,6 +117,7 @@ func (v *View) Candidate(ctx context.Context, platform, from, environment, ring 
 			return c, fmt.Errorf("release of %s in %s: %w", typ, from, store.ErrUnknownRelease)
 		}
 		trees[typ], c.Message = r.Content.DiffID, cmp.Or(c.Message, r.Message)
+		c.Releases = append(c.Releases, CandidateRelease{typ, had[typ], gets[typ]})
 	}
 	c.Contents = bundle.DecisionContents(trees)
 	return c, v.compareVersions(ctx, m, &c, had, gets)
@@ -118,14 +150,15 @@ func (p *published) step(record *store.PublishedRecord, ring string) (*lineage.R
 
 // compareVersions fills in what would change between two sets of releases.
 func (v *View) compareVersions(ctx context.Context, m *moment, c *Candidate, had, gets map[string]digest.Digest) error {
-	before, err := v.versions(ctx, m, had)
+	before, used, err := v.versions(ctx, m, had)
 	if err != nil {
 		return err
 	}
-	after, err := v.versions(ctx, m, gets)
+	after, uses, err := v.versions(ctx, m, gets)
 	if err != nil {
 		return err
 	}
+	c.Artifacts = diffArtifacts(used, uses)
 	all := maps.Clone(before)
 	maps.Copy(all, after)
 	for of := range all {
@@ -145,13 +178,13 @@ func (v *View) compareVersions(ctx context.Context, m *moment, c *Candidate, had
 // workloadOn is a workload on a cluster type.
 type workloadOn struct{ typ, workspace, workload string }
 
-// versions returns what releases have, sorted, each once.
-func (v *View) versions(ctx context.Context, m *moment, releases map[string]digest.Digest) (map[workloadOn][]string, error) {
-	all := map[workloadOn][]string{}
+// versions returns what releases have, sorted, each once, and their artifacts.
+func (v *View) versions(ctx context.Context, m *moment, releases map[string]digest.Digest) (map[workloadOn][]string, []bundle.Artifact, error) {
+	all, artifacts := map[workloadOn][]string{}, []bundle.Artifact(nil)
 	for typ, d := range releases {
 		r, err := v.fleet.contentsOf(ctx, m.published, d)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if r == nil {
 			continue
@@ -162,6 +195,7 @@ func (v *View) versions(ctx context.Context, m *moment, releases map[string]dige
 				all[of] = slices.Insert(all[of], at, a.Version)
 			}
 		}
+		artifacts = append(artifacts, r.Artifacts...)
 	}
-	return all, nil
+	return all, artifacts, nil
 }

@@ -265,6 +265,16 @@ type Environments struct {
 	Environments []Environment `json:"environments"`
 }
 
+// Before returns the environment before one in the chain of its platform, as far as the hub knows that; empty for the first, and for one that is
+// not there.
+func (e Environments) Before(platform, environment string) string {
+	at := slices.IndexFunc(e.Environments, func(c Environment) bool { return c.Platform == platform && c.Environment == environment })
+	if at < 1 || e.Environments[at-1].Platform != platform || e.Environments[at-1].Record == "" {
+		return ""
+	}
+	return e.Environments[at-1].Environment
+}
+
 // RolloutQuery chooses the clusters of a rollout, and says what counts. The zero value is as the hub itself sees it.
 type RolloutQuery struct {
 	Query
@@ -564,6 +574,10 @@ type Answers interface {
 	// and a type in q.
 	Release(ctx context.Context, name string, q Query) (ReleaseDetail, error)
 	Environments(ctx context.Context, q Query) (Environments, error)
+	// Candidate returns what an environment of a platform would get from another one, or if ring is not empty what that would get from the ring
+	// before it. An empty from is the environment before it. The error wraps store.ErrOutOfScope for a scope with parts of environments,
+	// store.ErrUnknownRelease if the hub lacks the record or a release, and store.ErrInvalid if there is nothing to get.
+	Candidate(ctx context.Context, platform, from, environment, ring string) (Candidate, error)
 	Rollout(ctx context.Context, environment, commit string, q RolloutQuery) (Rollout, error)
 	// Content returns how far the clusters of an environment's last ring are with the workloads of a record.
 	Content(ctx context.Context, environment string, q ContentQuery) (Content, error)
@@ -582,6 +596,8 @@ type Answers interface {
 // ReleaseDetail is a release with what it has.
 type ReleaseDetail struct {
 	Release
+	// Known is true if the hub has what the release has; it lacks that of one that was never published here.
+	Known       bool                `json:"known"`
 	Assignments []bundle.Assignment `json:"assignments"`
 	Artifacts   []bundle.Artifact   `json:"artifacts"`
 }

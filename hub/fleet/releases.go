@@ -96,6 +96,7 @@ func (v *View) Release(ctx context.Context, name string, q Query) (ReleaseDetail
 	if err != nil || r == nil {
 		return detail, m.unread(ctx, err)
 	}
+	detail.Known = true
 	seen := map[string]bool{}
 	for _, a := range r.Assignments {
 		if v.seesWorkspace(a.Workspace) {

@@ -229,7 +229,7 @@ func TestDrift(t *testing.T) {
 
 func TestACandidateIsWhatAnotherEnvironmentHas(t *testing.T) {
 	_, err := viewOf(t, mixed(t), store.AccessScope{Environments: []string{"prod"}}).Candidate(t.Context(), "edge", "stage", "prod", "")
-	require.ErrorIs(t, err, store.ErrOutOfScope)
+	require.ErrorIs(t, err, store.ErrUnknownRelease)
 	_, err = viewOf(t, mixed(t), store.AccessScope{Workspaces: []string{"red"}}).Candidate(t.Context(), "edge", "prod", "prod", "")
 	require.ErrorIs(t, err, store.ErrOutOfScope)
 	_, err = all(t, mixed(t)).Candidate(t.Context(), "edge", "stage", "prod", "")
@@ -249,4 +249,59 @@ func TestACandidateIsWhatAnotherEnvironmentHas(t *testing.T) {
 	require.Empty(t, same.Changes)
 	_, err = all(t, e).Candidate(t.Context(), "edge", "prod", "prod", "early")
 	require.ErrorIs(t, err, store.ErrInvalid, "there is no such ring")
+}
+
+func TestADifferenceOfTwoReleases(t *testing.T) {
+	assignment := func(name, version, config, content string) bundle.Assignment {
+		return bundle.Assignment{Name: name, Workload: name, Target: "main", Workspace: "shop", Version: version, ConfigDigest: digest.FromString(config), Content: digest.FromString(content), Adapter: "flux"}
+	}
+	image := func(name, tag, content string) bundle.Artifact {
+		return bundle.Artifact{Type: bundle.ArtifactImage, Name: "r/" + name, Reference: "r/" + name + ":" + tag, Digest: string(digest.FromString(content))}
+	}
+	before := ReleaseDetail{
+		Known:       true,
+		Assignments: []bundle.Assignment{assignment("gone", "1", "", ""), assignment("same", "1", "a", "a"), assignment("web", "1.0.0", "a", "a"), assignment("config", "1", "a", "a")},
+		Artifacts:   []bundle.Artifact{image("web", "1.0.0", "old"), image("same", "1", "x"), image("moved", "latest", "old")},
+	}
+	after := ReleaseDetail{
+		Known:       true,
+		Assignments: []bundle.Assignment{assignment("same", "1", "a", "a"), assignment("web", "1.1.0", "a", "b"), assignment("config", "1", "b", "b"), assignment("new", "2", "", "")},
+		Artifacts:   []bundle.Artifact{image("web", "1.1.0", "new"), image("same", "1", "x"), image("moved", "latest", "new"), image("new", "2", "y")},
+	}
+	d, err := DiffReleases(before, after)
+	require.NoError(t, err)
+	require.Equal(t, 1, d.Same)
+	require.Equal(t, 5, d.Total())
+	var rows []string
+	for _, a := range d.Assignments {
+		rows = append(rows, fmt.Sprint(a.Name, " ", a.Differs, " ", a.Before != nil, " ", a.After != nil))
+	}
+	require.Equal(t, []string{"config [config content] true true", "gone [] true false", "new [] false true", "web [version content] true true"}, rows)
+	at := func(s string) string { return "@" + string(digest.FromString(s)) }
+	require.Equal(t, []ArtifactDiff{
+		{bundle.ArtifactImage, "r/moved", []string{"r/moved:latest" + at("old")}, []string{"r/moved:latest" + at("new")}},
+		{bundle.ArtifactImage, "r/new", nil, []string{"r/new:2" + at("y")}},
+		{bundle.ArtifactImage, "r/web", []string{"r/web:1.0.0" + at("old")}, []string{"r/web:1.1.0" + at("new")}},
+	}, d.Artifacts)
+
+	there, here := ReleaseDetail{Known: true}, ReleaseDetail{Known: true}
+	for _, of := range []struct {
+		r    *ReleaseDetail
+		name string
+	}{{&there, "web-stage"}, {&here, "web-prod"}, {&there, "db-a"}, {&there, "db-b"}, {&here, "db-c"}} {
+		a := assignment(of.name, "1.0.0", "a", of.name)
+		a.Workload, a.Target, _ = strings.Cut(of.name, "-")
+		of.r.Assignments = append(of.r.Assignments, a)
+	}
+	d, err = DiffReleases(there, here)
+	require.NoError(t, err)
+	rows = nil
+	for _, a := range d.Assignments {
+		rows = append(rows, fmt.Sprint(a.Name, " ", a.PreviousName, " ", a.Differs))
+	}
+	require.Equal(t, []string{"db-a  []", "db-b  []", "db-c  []", "web-prod web-stage [content]"}, rows, "environments have targets of their own")
+
+	before.Known = false
+	_, err = DiffReleases(before, after)
+	require.ErrorIs(t, err, store.ErrUnknownRelease)
 }

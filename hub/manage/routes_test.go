@@ -55,6 +55,11 @@ var needs = map[string]access.Permission{
 	"GET /environments":               access.Read,
 	"GET /environments/{environment}": access.Read,
 
+	"GET /environments/{environment}/review":     access.Read,
+	"GET /releases/{release}":                    access.Read,
+	"GET /v1/candidate":                          access.Read,
+	"GET /v1/releases/{release}/compare/{other}": access.Read,
+
 	"GET /v1/clusters/{cluster}/reports":          access.ReadWhole,
 	"GET /v1/clusters/{cluster}/reports/{report}": access.ReadWhole,
 

@@ -42,8 +42,35 @@ type confirmPage struct {
 	Note      string
 	Rules     []string // to choose from
 	Fields    []field
-	Button    string
+	Actions   []link
+	Button    string // empty for a page without a form
 	Back      string
+}
+
+// about adds what a decision is about.
+func (p *confirmPage) about(d decision) {
+	p.Candidate, p.Back = d.candidate, p.At(environmentPath(d.Environment), "platform", d.Platform)
+	p.Crumbs = []link{{Name: "Environments", Link: p.At(environmentsPath)}, {Name: d.Environment, Link: p.Back}}
+	p.Facts = []fact{{"Environment", d.Environment, ""}, {"Platform", d.Platform, ""}}
+	for _, b := range d.before[:min(len(d.before), shownDecisions)] {
+		p.Decisions = append(p.Decisions, decided{Decided: b, In: d.Environment})
+	}
+	if c := d.candidate; c != nil {
+		for _, name := range d.others {
+			p.Others = append(p.Others, link{Name: name, Link: p.At(p.path, "platform", d.Platform, "from", name)})
+		}
+		p.Facts = append(p.Facts,
+			fact{"Commit", c.BaseCommit[:min(len(c.BaseCommit), 2*shortName)], c.BaseCommit}, fact{"From", c.From, ""}, fact{"Published", bundle.Ago(c.IssuedAt, p.Now), stamp(c.IssuedAt)},
+			fact{"Message", c.Message, ""}, fact{"Cluster types", strings.Join(slices.Sorted(maps.Keys(c.Contents)), ", "), ""})
+		if len(c.Incomplete) > 0 {
+			p.Facts = append(p.Facts, fact{"Incomplete, so no gate passes it", strings.Join(c.Incomplete, ", "), ""})
+		}
+	}
+}
+
+// place names the environment or the ring that a decision is about.
+func place(d bundle.Decision) string {
+	return strings.TrimSuffix(d.Environment+", ring "+d.Ring, ", ring ")
 }
 
 // fact is a name and a value, with the long form of that.
@@ -102,8 +129,8 @@ type decision struct {
 }
 
 // decisionOf returns the decision that a request's path and values name.
-func (s *site) decisionOf(r *http.Request, from Answers, values url.Values) (decision, error) {
-	d := decision{Decision: bundle.Decision{Action: bundle.Action(r.PathValue("action")), Environment: r.PathValue("environment")}}
+func (s *site) decisionOf(r *http.Request, from Answers, action bundle.Action, values url.Values) (decision, error) {
+	d := decision{Decision: bundle.Decision{Action: action, Environment: r.PathValue("environment")}}
 	if _, known := decisionWords[d.Action]; !known {
 		return d, &hubapi.Error{Code: hubapi.CodeNotFound, Message: "there is no such decision"}
 	}
@@ -133,7 +160,7 @@ func (s *site) decisionOf(r *http.Request, from Answers, values url.Values) (dec
 	}
 	if d.Ring = values.Get("ring"); d.Ring != "" {
 		d.From = d.Environment
-	} else if d.From = cmp.Or(values.Get("from"), below(all.Environments, at)); d.From == "" {
+	} else if d.From = cmp.Or(values.Get("from"), all.Before(d.Platform, d.Environment)); d.From == "" {
 		return d, fmt.Errorf("%w: nothing tells which environment comes before %s, so there is nothing to decide about", store.ErrInvalid, d.Environment)
 	}
 	for _, e := range all.Environments {
@@ -152,29 +179,16 @@ func (s *site) decisionOf(r *http.Request, from Answers, values url.Values) (dec
 	return d, nil
 }
 
-// below returns the environment before one in the chain of its platform, as far as the hub knows that; empty for the first.
-func below(all []fleet.Environment, at int) string {
-	if at == 0 || all[at-1].Platform != all[at].Platform || all[at-1].Record == "" {
-		return ""
-	}
-	return all[at-1].Environment
-}
-
 func (s *site) showDecision(r *http.Request, f *frame, from Answers) (any, int, error) {
-	d, err := s.decisionOf(r, from, r.URL.Query())
+	d, err := s.decisionOf(r, from, bundle.Action(r.PathValue("action")), r.URL.Query())
 	if err != nil {
 		return nil, 0, err
 	}
 	words := decisionWords[d.Action]
-	f.template, f.Title = "confirm.html", strings.TrimSuffix(words.button+" "+d.Environment+", ring "+d.Ring, ", ring ")
-	back := f.At(environmentPath(d.Environment), "platform", d.Platform)
-	f.Crumbs = []link{{Name: "Environments", Link: f.At(environmentsPath)}, {Name: d.Environment, Link: back}}
-	page := &confirmPage{frame: f, Button: words.button, Back: back, Lead: words.lead, Candidate: d.candidate}
-	page.Facts = []fact{{"Environment", d.Environment, ""}, {"Platform", d.Platform, ""}}
+	f.template, f.Title = "confirm.html", words.button+" "+place(d.Decision)
+	page := &confirmPage{frame: f, Button: words.button, Lead: words.lead}
+	page.about(d)
 	page.Fields = []field{{Name: "platform", Type: "hidden", Value: d.Platform}}
-	for _, b := range d.before[:min(len(d.before), shownDecisions)] {
-		page.Decisions = append(page.Decisions, decided{Decided: b, In: d.Environment})
-	}
 	if w := d.workload; w != nil {
 		f.Title = words.button + " " + w.DecisionWorkload.String() + " for " + d.Environment
 		page.Facts = append(page.Facts, append([]fact{{"From", d.From, ""}}, w.facts(f.Now)...)...)
@@ -184,18 +198,7 @@ func (s *site) showDecision(r *http.Request, f *frame, from Answers) (any, int, 
 		}
 		page.Back = f.At(environmentPath(d.Environment)+"/"+workloadsWord, "platform", d.Platform, "from", d.From)
 	}
-	for _, name := range d.others {
-		if d.candidate != nil {
-			page.Others = append(page.Others, link{Name: name, Link: f.At(f.path, "platform", d.Platform, "from", name)})
-		}
-	}
 	if c := d.candidate; c != nil {
-		page.Facts = append(page.Facts,
-			fact{"Commit", c.BaseCommit[:min(len(c.BaseCommit), 2*shortName)], c.BaseCommit}, fact{"From", c.From, ""}, fact{"Published", bundle.Ago(c.IssuedAt, f.Now), stamp(c.IssuedAt)},
-			fact{"Message", c.Message, ""}, fact{"Cluster types", strings.Join(slices.Sorted(maps.Keys(c.Contents)), ", "), ""})
-		if len(c.Incomplete) > 0 {
-			page.Facts = append(page.Facts, fact{"Incomplete, so no gate passes it", strings.Join(c.Incomplete, ", "), ""})
-		}
 		page.Fields = append(page.Fields, field{Name: "from", Type: "hidden", Value: c.From}, field{Name: "record", Type: "hidden", Value: string(c.Record)}, field{Name: "ring", Type: "hidden", Value: c.Ring})
 	}
 	page.Note = "Whether this counts is for the gate to say: the policy has to list your name, and this hub's key as one that speaks for it. A promoter that asks this hub brings it to the registry, for all others."
@@ -235,7 +238,7 @@ func (s *site) decide(r *http.Request) (string, error) {
 		return "", err
 	}
 	form := r.PostForm
-	d, err := s.decisionOf(r, from, form)
+	d, err := s.decisionOf(r, from, bundle.Action(r.PathValue("action")), form)
 	if err != nil {
 		return "", err
 	}

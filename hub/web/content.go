@@ -57,7 +57,7 @@ func between(ctx context.Context, from Answers, name, platform, source string) (
 		return to, of, nil, unknownEnvironment(name)
 	}
 	to = all[at]
-	if source = cmp.Or(source, below(all, at)); source == "" {
+	if source = cmp.Or(source, list.Before(to.Platform, name)); source == "" {
 		return to, of, nil, fmt.Errorf("%w: nothing tells which environment comes before %s, so there is nothing to decide about", store.ErrInvalid, name)
 	}
 	i := slices.IndexFunc(all, func(e fleet.Environment) bool { return e.Environment == source && e.Platform == to.Platform })

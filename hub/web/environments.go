@@ -79,7 +79,7 @@ func showEnvironments(r *http.Request, f *frame, from Answers) (any, int, error)
 	}
 	page := &environmentsPage{frame: f}
 	all, err := from.Environments(r.Context(), fleet.Query{AsOf: q.AsOf})
-	chain, newest := all.Environments, map[string]string{} // commits, by environment
+	chain, newest := all, map[string]string{} // commits, by environment
 	for _, e := range all.Environments {
 		newest[e.Environment] = e.BaseCommit
 	}
@@ -111,7 +111,7 @@ func showEnvironments(r *http.Request, f *frame, from Answers) (any, int, error)
 }
 
 // offer adds what whoever asks may decide about an environment of a chain, and the commands for what a hub cannot: no key of releases is there.
-func (f *frame) offer(e *environment, chain []fleet.Environment, r *http.Request) {
+func (f *frame) offer(e *environment, chain fleet.Environments, r *http.Request) {
 	name := e.Environment.Environment
 	if e.Rollout != nil {
 		if next := slices.IndexFunc(e.Rollout.Rings, func(r fleet.RingRollout) bool { return !r.Reached && r.Ring != "" }); next > 0 {
@@ -126,22 +126,29 @@ func (f *frame) offer(e *environment, chain []fleet.Environment, r *http.Request
 			e.Commands = append(e.Commands, "wherry rollout undo -e "+quoted(name)+" --back-to "+quoted(e.PreviousCommit)+" --reason 'WHY'")
 		}
 	}
-	if !f.may(access.Approve) || !f.who.HasEnvironment(name) || len(f.who.Workspaces) > 0 || f.who.Selector != "" || e.Unread {
+	before := chain.Before(e.Platform, name)
+	if f.Query.AsOf.IsZero() && before != "" && f.who.HasEnvironment(before) && f.seesAll(name) {
+		e.Actions = append(e.Actions, link{Name: "Review what comes from " + before, Link: f.At(environmentPath(name)+"/review", "platform", e.Platform)})
+	}
+	if e.NextRing != "" && f.Query.AsOf.IsZero() && f.seesAll(name) {
+		e.RingActions = append(e.RingActions, link{Name: "Review for ring " + e.NextRing, Link: f.At(environmentPath(name)+"/review", "platform", e.Platform, "ring", e.NextRing)})
+	}
+	may := f.mayDecide(name)
+	if len(may) == 0 || e.Unread {
 		return
 	}
 	act := func(a bundle.Action) {
 		e.Actions = append(e.Actions, link{Name: decisionWords[a].button, Link: f.At(environmentPath(name)+"/"+string(a), "platform", e.Platform)})
 	}
 	if e.NextRing != "" {
-		for _, a := range []bundle.Action{bundle.Approve, bundle.Reject, bundle.Override} {
+		for _, a := range may {
 			e.RingActions = append(e.RingActions, link{Name: decisionWords[a].button + " for ring " + e.NextRing, Link: f.At(environmentPath(name)+"/"+string(a), "platform", e.Platform, "ring", e.NextRing)})
 		}
 	}
-	at := slices.IndexFunc(chain, func(c fleet.Environment) bool { return c.Platform == e.Platform && c.Environment == name })
-	if at >= 0 && below(chain, at) != "" && f.who.HasEnvironment(below(chain, at)) {
-		act(bundle.Approve)
-		act(bundle.Reject)
-		act(bundle.Override)
+	if before != "" && f.who.HasEnvironment(before) {
+		for _, a := range may {
+			act(a)
+		}
 		e.Actions = append(e.Actions, link{Name: "Workloads one by one", Link: f.At(environmentPath(name)+"/"+workloadsWord, "platform", e.Platform)})
 	}
 	if e.Pause == nil {
@@ -149,6 +156,19 @@ func (f *frame) offer(e *environment, chain []fleet.Environment, r *http.Request
 	} else {
 		act(bundle.Resume)
 	}
+}
+
+// seesAll reports whether whoever asks sees all of an environment.
+func (f *frame) seesAll(environment string) bool {
+	return f.who.HasEnvironment(environment) && len(f.who.Workspaces) == 0 && f.who.Selector == ""
+}
+
+// mayDecide returns what whoever asks may decide about what an environment gets.
+func (f *frame) mayDecide(environment string) []bundle.Action {
+	if !f.may(access.Approve) || !f.seesAll(environment) {
+		return nil
+	}
+	return []bundle.Action{bundle.Approve, bundle.Reject, bundle.Override}
 }
 
 // action returns the link to one of the decisions that are offered; nil if it is not.

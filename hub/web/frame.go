@@ -73,6 +73,8 @@ func parametersOf(path string) []string {
 		return []string{"q"}
 	case path == auditPath:
 		return store.AuditParameters()
+	case strings.HasPrefix(path, releasesPath):
+		return []string{"against"}
 	case path == changesPath || strings.HasPrefix(path, environmentsPath+"/"):
 		return []string{"from", "registration"}
 	}

@@ -67,7 +67,7 @@ func showOverview(r *http.Request, f *frame, from Answers) (any, int, error) {
 		return nil, 0, err
 	}
 	page.More = max(0, len(all.Environments)-shownEnvironments)
-	if err := page.addEnvironments(r, from, all.Environments[:len(all.Environments)-page.More]); err != nil {
+	if err := page.addEnvironments(r, from, all); err != nil {
 		return nil, 0, err
 	}
 	for _, add := range []func(context.Context, Answers) error{page.addClusters, page.addExpiring, page.addTeams} {
@@ -79,7 +79,8 @@ func showOverview(r *http.Request, f *frame, from Answers) (any, int, error) {
 }
 
 // addEnvironments adds environments, what holds them up, and the newest decisions about them.
-func (p *overviewPage) addEnvironments(r *http.Request, from Answers, all []fleet.Environment) error {
+func (p *overviewPage) addEnvironments(r *http.Request, from Answers, chain fleet.Environments) error {
+	all := chain.Environments[:len(chain.Environments)-p.More]
 	ctx := r.Context()
 	newest := map[string]string{}
 	for _, e := range all {
@@ -90,7 +91,7 @@ func (p *overviewPage) addEnvironments(r *http.Request, from Answers, all []flee
 		if err != nil {
 			return err
 		}
-		p.offer(&one, all, r)
+		p.offer(&one, chain, r)
 		p.Environments = append(p.Environments, one)
 		p.Decisions = append(p.Decisions, one.Decisions...)
 		name, link := e.Environment, p.At(environmentPath(e.Environment))

@@ -190,3 +190,47 @@ func TestPagesOfAnEmptyHub(t *testing.T) {
 	require.Contains(t, get(t, h, "/clusters", ""), "wherry hub clusters add")
 	require.Contains(t, get(t, h, "/search?q=web", ""), "Nothing in the fleet")
 }
+
+func TestThePageOfARelease(t *testing.T) {
+	h := open(t, 30)
+	found := regexp.MustCompile(`<a href="(/releases/sha256:[0-9a-f]+)" title="[^"]*">([^<]+)</a></th>`).FindStringSubmatch(get(t, h, "/environments/stage", ""))
+	require.NotNil(t, found)
+	page := get(t, h, found[1], "")
+	for _, want := range []string{
+		"stage/", found[2], `<a href="/clusters?release=sha256%3A`, "assignments differ", `<td data-label="What">version, content</td>`, "<h2>Images and other artifacts</h2>", "<option value=\"sha256:", "<h2>Assignments</h2>",
+		"wherry describe release sha256:", " --against sha256:", "/compare/sha256:",
+	} {
+		require.Contains(t, page, want)
+	}
+	earlier := regexp.MustCompile(`<option value="(sha256:[0-9a-f]+)"`).FindAllStringSubmatch(page, -1)
+	require.NotEmpty(t, earlier)
+	oldest := earlier[len(earlier)-1][1]
+	require.Contains(t, get(t, h, found[1]+"?against="+oldest, ""), `<option value="`+oldest+`" selected>`)
+	require.Contains(t, get(t, h, "/releases/"+oldest, ""), "There is no earlier release of its stream here.")
+	require.Contains(t, get(t, h, found[1]+"?asOf=1m", ""), "As it was at")
+	for path, status := range map[string]int{"/releases/0123456789": http.StatusNotFound, found[1] + "?against=0123456789": http.StatusNotFound} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+		h.Handler().ServeHTTP(w, r)
+		require.Equal(t, status, w.Code, path)
+	}
+}
+
+func TestThePageOfWhatComesNext(t *testing.T) {
+	h := open(t, 30)
+	viewer, anna := as(t, h, "vic", access.Viewer, store.AccessScope{}), as(t, h, "anna", access.Approver, store.AccessScope{})
+	require.Contains(t, viewer.get("/environments/prod"), `<a class="button" href="/environments/prod/review?platform=`)
+	page := viewer.get("/environments/prod/review")
+	for _, want := range []string{"Review prod", "<dt>Commit</dt>", "<dt>From</dt><dd>stage</dd>", "No version differs", "/v1/candidate?environment=prod", `href="/releases/sha256:`, "Decided so far"} {
+		require.Contains(t, page, want)
+	}
+	require.NotContains(t, page, "<form method=\"post\" class")
+	require.NotContains(t, page, "/environments/prod/approve")
+	require.Contains(t, anna.get("/environments/prod/review"), `<a class="button" href="/environments/prod/approve?from=stage&amp;platform=`)
+	page = anna.get("/environments/prod/review?ring=stable")
+	for _, want := range []string{"Review prod, ring stable", "It would get", "registry.example/shop/web:1.1.0@sha256:", `<a class="button" href="/environments/prod/reject?platform=coffee&amp;ring=stable"`} {
+		require.Contains(t, page, want)
+	}
+	team := as(t, h, "team", access.Viewer, store.AccessScope{Workspaces: []string{"shop"}})
+	require.Equal(t, http.StatusForbidden, team.do(http.MethodGet, "/environments/prod/review", nil).Code)
+	require.NotContains(t, team.get("/environments/prod"), "/review")
+}

@@ -23,6 +23,7 @@ func functions() template.FuncMap {
 		"bar":         bar,
 		"changed":     changed,
 		"clusters":    clusters,
+		"digest":      shortDigest,
 		"environment": environmentPath,
 		"seconds":     func(n int64) string { return duration.Text(time.Duration(n) * time.Second) },
 		"decisions": func(all []decided, now time.Time) any {
@@ -38,6 +39,7 @@ func functions() template.FuncMap {
 		"short":   func(name string) string { return name[:min(len(name), shortName)] },
 		"stamp":   stamp,
 		"states":  store.States,
+		"version": bundle.ShownVersion,
 	}
 }
 

@@ -30,8 +30,6 @@ type Answers interface {
 	fleet.Answers
 	// Decided returns the decisions about an environment, newest first.
 	Decided(ctx context.Context, platform, environment string) ([]fleet.Decided, error)
-	// Candidate returns what an environment would get from another one, or a ring from the ring before it.
-	Candidate(ctx context.Context, platform, from, environment, ring string) (fleet.Candidate, error)
 }
 
 // Where the pages are.
@@ -41,6 +39,7 @@ const (
 	clustersPath     = "/clusters"
 	deploymentsPath  = "/deployments"
 	environmentsPath = "/environments"
+	releasesPath     = "/releases"
 	changesPath      = "/changes"
 	searchPath       = "/search"
 	docsPath         = "/docs/"
@@ -82,6 +81,8 @@ func Routes(o Options) []access.Route {
 		page("GET "+deploymentsPath, access.Read, showDeployments),
 		page("GET "+environmentsPath, access.Read, showEnvironments),
 		page("GET "+environmentsPath+"/{environment}", access.Read, showEnvironments),
+		page("GET "+environmentsPath+"/{environment}/review", access.Read, s.showReview),
+		page("GET "+releasesPath+"/{release}", access.Read, showRelease),
 		page("GET "+changesPath, access.Read, showChanges),
 		page("GET "+searchPath, access.Read, showSearch),
 		page("GET "+environmentsPath+"/{environment}/"+workloadsWord, access.Approve, s.showContent),

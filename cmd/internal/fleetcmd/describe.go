@@ -410,10 +410,12 @@ func newDescribeRelease(s *source) *cobra.Command {
 		Aliases: []string{"releases"},
 		Short:   "Show a release and its progress",
 		Long: `Show a release, the assignments and artifacts that it has, and how far the clusters are with it. RELEASE is
-ENVIRONMENT/TYPE:NUMBER, such as prod/drone:12, or at least the first 7 digits of its digest.`,
-		Example: "  wherry describe release prod/drone:12\n  wherry describe release 68846e7d -o json",
+ENVIRONMENT/TYPE:NUMBER, such as prod/drone:12, or at least the first 7 digits of its digest. With --against, show
+what differs from another one.`,
+		Example: "  wherry describe release prod/drone:12\n  wherry describe release prod/drone:12 --against prod/drone:11\n  wherry describe release 68846e7d -o json",
 		Args:    cobra.ExactArgs(1),
 	}
+	against := ""
 	d := newDescriber(cmd, s, "platform", "environment", "type")
 	cmd.ValidArgsFunction = s.completeArgument(&d.query, releaseNames)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -421,15 +423,71 @@ ENVIRONMENT/TYPE:NUMBER, such as prod/drone:12, or at least the first 7 digits o
 		if err != nil {
 			return err
 		}
-		return describe(cmd, d, func(ctx context.Context, a fleet.Answers) (fleet.ReleaseDetail, error) {
-			v, err := a.Release(ctx, name, d.Query)
+		one := func(ctx context.Context, a fleet.Answers, text, name string, q fleet.Query) (fleet.ReleaseDetail, error) {
+			v, err := a.Release(ctx, name, q)
 			if errors.Is(err, store.ErrUnknownRelease) {
-				err = cli.Fail(cli.Failed, fmt.Errorf("release %s: %w", args[0], store.ErrUnknownRelease), failure.Near(args[0], releaseNames(ctx, a, fleet.Query{Environments: d.Environments, Type: d.Type}, "")))
+				err = cli.Fail(cli.Failed, fmt.Errorf("release %s: %w", text, store.ErrUnknownRelease), failure.Near(text, releaseNames(ctx, a, fleet.Query{Environments: q.Environments, Type: q.Type}, "")))
 			}
 			return v, err
-		}, writeRelease)
+		}
+		if against == "" {
+			return describe(cmd, d, func(ctx context.Context, a fleet.Answers) (fleet.ReleaseDetail, error) {
+				return one(ctx, a, args[0], name, d.Query)
+			}, writeRelease)
+		}
+		return describe(cmd, d, func(ctx context.Context, a fleet.Answers) (fleet.ReleaseDiff, error) {
+			after, err := one(ctx, a, args[0], name, d.Query)
+			if err != nil {
+				return fleet.ReleaseDiff{}, err
+			}
+			stream := fleet.Query{Environments: []string{after.Environment}, Type: after.Type} // of a number
+			if strings.Contains(against, ":") {
+				stream = fleet.Query{} // it names its own
+			}
+			before, err := one(ctx, a, against, against, stream)
+			if err != nil {
+				return fleet.ReleaseDiff{}, err
+			}
+			return fleet.DiffReleases(before, after)
+		}, writeReleaseDiff)
 	}
+	cmd.Flags().StringVar(&against, "against", "", "show what differs from this `RELEASE`; a number alone is one of the same stream")
+	_ = cmd.RegisterFlagCompletionFunc("against", s.completeArgument(&d.query, releaseNames))
+	cli.NotEmpty(cmd, "against")
 	return cmd
+}
+
+func writeReleaseDiff(w *sheet, d fleet.ReleaseDiff, _ time.Time) {
+	for _, side := range []struct {
+		name string
+		r    fleet.Release
+	}{{"Before", d.Before}, {"After", d.After}} {
+		w.value(side.name, joined(" ", side.r.Environment+"/"+side.r.Type, releaseName(&side.r.ReportRelease)))
+		w.value("  commit", side.r.BaseCommit)
+	}
+	w.value("Differ", fmt.Sprintf("%s of %s", number(len(d.Assignments)), count(d.Total(), "assignment")))
+	if len(d.Assignments) > 0 {
+		t := &table{headers: []string{"ASSIGNMENT", "WORKSPACE", "BEFORE", "AFTER", "DIFFERS"}, flexible: make([]bool, 5)}
+		for _, a := range d.Assignments {
+			what, sides := strings.Join(a.Differs, ","), [2]string{}
+			for i, s := range []*fleet.AssignmentContent{a.Before, a.After} {
+				if s != nil {
+					sides[i] = cmp.Or(bundle.ShownVersion(s.Version), short(s.Content))
+				} else {
+					what = []string{"added", "removed"}[i]
+				}
+			}
+			t.add(a.Name, a.Workspace, sides[0], sides[1], what)
+		}
+		w.table(count(len(d.Assignments), "assignment"), t)
+	}
+	if len(d.Artifacts) > 0 {
+		t := &table{headers: []string{"TYPE", "BEFORE", "AFTER"}, flexible: []bool{false, true, true}}
+		for _, a := range d.Artifacts {
+			t.add(string(a.Type), strings.Join(a.Before, ", "), strings.Join(a.After, ", "))
+		}
+		w.table(count(len(d.Artifacts), "artifact"), t)
+	}
 }
 
 // releaseArgument takes the environment and the cluster type out of a release's name.
