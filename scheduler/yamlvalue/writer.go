@@ -13,8 +13,8 @@ import (
 )
 
 // Writer writes keys and values as [Marshal] does, some tens of times faster: it lets yaml.v3
-// write each key and each single value once, and then only joins the parts. It does not write texts of
-// several lines, and other parts that cannot be joined: use Marshal for those.
+// write each key and each single value once, and then only joins the parts. It does not write most texts
+// of several lines, and other parts that cannot be joined: use Marshal for those.
 type Writer struct {
 	keys    map[string]writtenKey
 	scalars map[any]string
@@ -188,7 +188,22 @@ func (w *Writer) pair(text []byte, key string, v any, indent int) ([]byte, bool)
 	if isCollection(v) {
 		return w.collection(pad(append(text, '\n'), nextIndent(indent)), v, nextIndent(indent))
 	}
+	if s, ok := v.(string); ok && strings.Contains(s, "\n") {
+		return block(append(text, " |\n"...), s, nextIndent(indent))
+	}
 	return w.scalar(append(text, ' '), v)
+}
+
+// block writes a text of several lines if it is a simple one, as YAML is that yaml.v3 has written.
+func block(text []byte, s string, indent int) ([]byte, bool) {
+	for line := range strings.Lines(s) {
+		content, ended := strings.CutSuffix(line, "\n")
+		if !ended || content == "" || strings.HasSuffix(content, " ") || strings.ContainsFunc(content, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return text, false
+		}
+		text = append(pad(text, indent), line...)
+	}
+	return text, s[0] != ' '
 }
 
 // collection writes a map or a list whose first line is indented already.

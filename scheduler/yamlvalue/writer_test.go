@@ -19,6 +19,7 @@ func TestAWriterMarshalsAsYAMLDoes(t *testing.T) {
 	for name, v := range map[string]any{
 		"all that is known":            known,
 		"texts of several lines":       map[string]any{"NAME": "one", "LIST": "- name: a\n  value: 1\n", "MAP": "  begins with spaces\n\nand ends so  \n\n", "ON": "\ttab\n", "9": "a\n"},
+		"other texts of lines":         map[string]any{"NAME": "a\nb", "URL_7": "a\n\n", "LIST": "- ü\n- \U0001F600\n", "MAP": "a\r\n", "10": "a \nb\n", "ON": "\n", "9": "# a\n---\n...\n", "empty": "a: |\n    b\n'\"\n", "quoted": "~\n", "null": "a\n  b\n c\n"},
 		"values that are not known":    map[string]any{"NAME": "other", "10": 4711, "ON": false, "LIST": []any{"other"}},
 		"maps of another type":         map[string]any{"MAP": map[string]any{"x": 1, "a": []any{}}, "NAME": []string{"a", "b"}},
 		"a key that is not known":      map[string]any{"other": "one", "NAME": "one"},
