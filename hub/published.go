@@ -87,7 +87,7 @@ func (e *environmentNames) changed(ctx context.Context, end store.Position) bool
 	return err != nil || len(entries) == feedStep || slices.ContainsFunc(entries, func(f store.FeedEntry) bool { return f.Kind == store.FeedCluster })
 }
 
-// LookAtReleases has a serving hub look at once whether something new was published where it watches.
+// LookAtReleases has a serving hub look soon whether something new was published where it watches.
 func (h *Hub) LookAtReleases() { h.published.follower.Wake() }
 
 // followReleases follows what is published until ctx ends.
