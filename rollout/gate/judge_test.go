@@ -632,5 +632,5 @@ func TestAnEmptyCohortOfARegistrySaysWhomToAsk(t *testing.T) {
 func TestPeopleMayOverrideAllRulesButThoseThatSayWhatItIs(t *testing.T) {
 	require.ElementsMatch(t, []string{
 		gate.RuleApprovals, gate.RuleCheck, gate.RuleCohort, gate.RuleCompliant, gate.RuleFailed, gate.RuleFailures, gate.RuleQuarantine, gate.RuleRemovals, gate.RuleReported, gate.RuleRequired, gate.RuleSchedule, gate.RuleSoak,
-	}, bundle.OverridableRules())
+	}, bundle.Decision{}.OverridableRules())
 }
