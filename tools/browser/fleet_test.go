@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
@@ -24,6 +25,7 @@ func TestTheSampleFleet(t *testing.T) {
 	}{
 		{"which sites run this image, and which of them are silent", testImage},
 		{"the failing assignment of a cluster, by keyboard", testKeyboard},
+		{"the same, with the keys of lists", testKeys},
 		{"what ran at this site on that day", testPast},
 		{"what changed in the last hour, and did anything go back", testChanges},
 		{"an error is a page", testError},
@@ -131,6 +133,59 @@ func testKeyboard(p tab) {
 		}
 		require.Empty(p, p.tab().Tag, path)
 	}
+}
+
+// press presses a key that stays on the page.
+func (p tab) press(key string) {
+	p.Helper()
+	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} { // what a page takes is not written into a field, as with a keyboard
+		event := input.DispatchKeyEventParams{Type: kind, Key: key}
+		if kind == input.DispatchKeyEventTypeKeyDown && len(key) == 1 {
+			event.Text = key
+		}
+		call(p, input.DispatchKeyEvent, event)
+	}
+}
+
+// row is the text of the row that has the focus.
+func (p tab) row() string {
+	p.Helper()
+	return script[string](p, `document.activeElement.closest("tr, li")?.innerText ?? ""`)
+}
+
+func testKeys(p tab) {
+	p.open("/clusters?environment=prod&state=failed")
+	name := p.rows()[1][""]
+	p.open("/")
+	p.press("/")
+	require.Equal(p, "q", script[string](p, "document.activeElement.name"))
+	for _, letter := range name { // of which some are keys of lists
+		p.press(string(letter))
+	}
+	p.leads(chromedp.KeyEvent(kb.Enter))
+	p.press("j")
+	require.Contains(p, p.row(), name)
+	p.leads(chromedp.KeyEvent("o"))
+	require.Equal(p, name, p.text("h1"))
+	p.press("j")
+	require.Contains(p, p.row(), "failed", "the worst is the first row")
+	require.Contains(p, p.row(), "0 of 2 replicas")
+	first := p.row()
+	p.press("j")
+	require.NotEqual(p, first, p.row())
+	require.NotContains(p, p.row(), "failed")
+	p.press("k")
+	p.press("k") // there is none before
+	require.Equal(p, first, p.row())
+
+	p.press("?")
+	require.Contains(p, p.text("dialog[open]"), "next and previous row")
+	p.press("j")
+	require.True(p, script[bool](p, `document.activeElement.closest("dialog") !== null`), "the help is open")
+	p.accessible(p.path())
+	run(p, chromedp.KeyEvent(kb.Escape))
+	require.Empty(p, p.text("dialog[open]"))
+	p.quiet()
 }
 
 func testPast(p tab) {

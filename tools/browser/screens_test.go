@@ -50,8 +50,10 @@ func TestScreens(t *testing.T) {
 		t.Run(size+" clusters", func(t *testing.T) {
 			p := newTab(t, browser, hub, "")
 			then := url.QueryEscape(time.Now().Add(-36 * time.Hour).UTC().Format(time.RFC3339))
-			paths := []string{"/", "/?asOf=" + then, "/workloads", "/clusters", "/clusters?environment=prod&state=failed", "/clusters?environment=nope", "/deployments", "/environments", "/environments/prod",
-				"/changes", "/search?q=web", "/search?q=zzzz", "/search", "/tokens", "/access", "/audit", "/nothing", "/?asOf=banana"}
+			paths := []string{
+				"/", "/?asOf=" + then, "/workloads", "/clusters", "/clusters?environment=prod&state=failed", "/clusters?environment=nope", "/deployments", "/environments", "/environments/prod",
+				"/changes", "/search?q=web", "/search?q=zzzz", "/search", "/tokens", "/access", "/audit", "/nothing", "/?asOf=banana",
+			}
 			for _, more := range []struct{ path, xpath string }{{"/clusters", `//main//tbody//th//a`}, {"/environments/prod", `//main//a[@class="button"]`}, {"/clusters?state=stale", `//main//tbody//th//a`}} {
 				run(p, chromedp.Navigate(p.hub+more.path))
 				if to := script[string](p, fmt.Sprintf(`document.evaluate(%q, document, null, XPathResult.FIRST_ORDERED_NODE_TYPE).singleNodeValue?.getAttribute("href") ?? ""`, more.xpath)); to != "" {
