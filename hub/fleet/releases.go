@@ -145,6 +145,9 @@ func (m *moment) releaseRows(ctx context.Context, q Query) ([]Release, error) {
 	for _, r := range m.published.ordered {
 		if m.view.seesEnvironment(r.Environment) {
 			rows[r.Digest] = newRelease(r)
+			if len(m.view.scope.workspaces) > 0 {
+				rows[r.Digest].Message = "" // people write about other teams there
+			}
 		}
 	}
 	m.markCurrent(rows)

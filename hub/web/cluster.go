@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,6 +21,8 @@ type clusterPage struct {
 	Cluster     fleet.Cluster
 	Deployments []fleet.Deployment
 	Changes     []fleet.HistoryRow
+	// Decisions are those about the commit that it runs, newest first.
+	Decisions []decided
 	// Reports are the newest ones; nil if whoever asks may not read them, and for the past.
 	Reports []fleet.Report
 	// Actions lead to what whoever asks may do about it.
@@ -61,6 +64,9 @@ func showCluster(r *http.Request, f *frame, from Answers) (any, int, error) {
 		return nil, 0, err
 	}
 	page.Changes = history.Changes
+	if page.Decisions, err = decidedAbout(r.Context(), from, c, f.Now); err != nil {
+		return nil, 0, err
+	}
 	if who, known := access.From(r.Context()); f.Query.AsOf.IsZero() && known && who.May(access.ReadWhole) {
 		reports, err := from.Reports(r.Context(), c.UID, fleet.Query{Limit: shownReports})
 		if err != nil {
@@ -69,6 +75,20 @@ func showCluster(r *http.Request, f *frame, from Answers) (any, int, error) {
 		page.Reports = reports.Reports
 	}
 	return page, http.StatusOK, nil
+}
+
+// decidedAbout returns what people had decided, at a moment, about the commit that a cluster runs.
+func decidedAbout(ctx context.Context, from Answers, c *fleet.Cluster, at time.Time) (all []decided, err error) {
+	if c.Observed == nil || c.Observed.BaseCommit == "" {
+		return nil, nil
+	}
+	decisions, err := from.Decided(ctx, c.Platform, c.Environment)
+	for _, d := range decisions {
+		if d.BaseCommit == c.Observed.BaseCommit && !d.IssuedAt.After(at) && len(all) < shownDecisions {
+			all = append(all, decided{Decided: d, In: c.Environment})
+		}
+	}
+	return all, err
 }
 
 // clusterOf returns the cluster that a request's path names, as of a time, and when that was read if it is from memory.

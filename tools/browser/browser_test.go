@@ -87,7 +87,9 @@ func chromium(t *testing.T) context.Context {
 type tab struct {
 	*testing.T
 	ctx context.Context
-	hub string
+	// parent is the browser.
+	parent context.Context
+	hub    string
 	// token is sent to the hub, unless it is empty.
 	token string
 	// said are errors and messages on the console, which has violations of the policy for content and files that are missing, and dialogs.
@@ -104,7 +106,7 @@ func newTab(t *testing.T, browser context.Context, hub, token string) tab {
 	t.Helper()
 	ctx, end := chromedp.NewContext(browser)
 	t.Cleanup(end)
-	p := tab{t, ctx, hub, token, &messages{}}
+	p := tab{t, ctx, browser, hub, token, &messages{}}
 	say := func(format string, args ...any) {
 		p.said.Lock()
 		defer p.said.Unlock()
@@ -227,6 +229,21 @@ func (p tab) window(theme string, width, height int64) {
 	p.Helper()
 	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}})
 	call(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 500})
+}
+
+// answer returns the status of a path, and the answer to who accepts a media type.
+func (p tab) answer(path, accept string) (status int, body string) {
+	p.Helper()
+	r, err := http.NewRequestWithContext(p.Context(), http.MethodGet, p.hub+path, nil)
+	require.NoError(p, err)
+	r.Header.Set("Accept", accept)
+	r.Header.Set("Authorization", "Bearer "+p.token)
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(p, err)
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	require.NoError(p, err)
+	return answer.StatusCode, string(data)
 }
 
 // ask returns the answer to a program. It posts a body that is not nil, as JSON.

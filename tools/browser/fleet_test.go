@@ -3,7 +3,10 @@ package browser
 import (
 	"crypto/sha256"
 	"fmt"
+	"html"
+	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,6 +30,8 @@ func TestTheSampleFleet(t *testing.T) {
 		{"the failing assignment of a cluster, by keyboard", testKeyboard},
 		{"the same, with the keys of lists", testKeys},
 		{"what ran at this site on that day", testPast},
+		{"what ran at this site at that time, and who approved it, on paper", testPrinted},
+		{"a viewer of one team sees no other team's anything", testOneTeam},
 		{"what changed in the last hour, and did anything go back", testChanges},
 		{"an error is a page", testError},
 		{"each page", func(p tab) {
@@ -62,14 +67,28 @@ func testImage(p tab) {
 	require.Contains(p, p.text("main .filters"), "image=")
 	all := p.rows()
 	require.Equal(p, strconv.Itoa(len(all))+" clusters", p.text("main .count"))
-	var silent []string
+	var silent, carried []string
 	for _, row := range all {
+		if strings.Contains(row["Last seen"], "by medium") {
+			carried = append(carried, row[""])
+		}
 		if strings.Contains(row["State"], "stale") {
 			silent = append(silent, row[""])
 		}
 	}
 	require.NotEmpty(p, silent)
 	require.Less(p, len(silent), len(all))
+
+	// Those in the isles have no link: somebody brings them a medium.
+	p.follow(`//aside//a[contains(., "isles")]`)
+	var isles []string
+	for _, row := range p.rows() {
+		isles = append(isles, row[""])
+	}
+	require.NotEmpty(p, carried)
+	require.ElementsMatch(p, carried, isles)
+	p.follow(`//main//a[@class="chip" and contains(., "selector=")]`)
+	require.Len(p, p.rows(), len(all))
 
 	p.follow(`//aside//a[contains(., "stale")]`)
 	require.Contains(p, p.text("aside [aria-current]"), "stale")
@@ -216,6 +235,24 @@ func testPast(p tab) {
 	}
 }
 
+func testPrinted(p tab) {
+	p.open("/clusters?environment=prod&type=store&state=failed&ring=early")
+	p.follow(`//main//tbody//th//a`)
+	name, then := p.text("h1"), time.Now().UTC().Add(-20*time.Hour).Format(time.RFC3339)
+	run(p, chromedp.Click(chromedp.Search(`//summary[.="Another time"]`), chromedp.NodeVisible))
+	p.write("asOf", then)
+	printed := run(p, chromedp.PrintToPDF())
+	paper := textOf(p, printed)
+	for _, fact := range []string{name, "As it was at " + then, "Who let its commit in", "dora approve e600c0cb from stage", "anna approve e600c0cb from stage"} {
+		require.Contains(p, paper, strings.ReplaceAll(fact, " ", ""))
+	}
+	require.Regexp(p, `shop/?w?ebprod[a-z]*1\.1\.0`, paper, "letters that are set closer may be missing")
+	require.NotContains(p, paper, "1.2.0", "that came later")
+	require.NotContains(p, paper, "Anothertime", "nothing to press on paper")
+	// The decisions came before the moment, and have their times.
+	require.Regexp(p, `hago\(20\d\d-\d\d-\d\dT[\d:]{8}Z\)dora`, paper)
+}
+
 func testChanges(p tab) {
 	p.open("/")
 	p.follow(`//nav//a[.="Changes"]`)
@@ -236,4 +273,45 @@ func testChanges(p tab) {
 		"cluster ↺ release 8 (488cd386) → 5 (5be5237b), back to what ran before, 2 clusters",
 	}, back)
 	require.Contains(p, p.text("main"), "web 1.2.0 does not become ready in ring early")
+}
+
+// testOneTeam goes through all that a viewer of the workspace shop can ask, as a page and as a program.
+func testOneTeam(p tab) {
+	made := p.ask("/v1/access", map[string]any{"name": "shop", "role": "viewer", "workspaces": []string{"shop"}})
+	p = newTab(p.T, p.parent, p.hub, regexp.MustCompile(`wha_[^"]+`).FindString(made))
+	others := regexp.MustCompile(`payments|ledger|\btill\b|\bops\b|monitor|-depot-`)
+	hears := func(path string) {
+		for _, accept := range []string{"text/html", "application/json"} {
+			if strings.HasPrefix(path, "/docs/") {
+				continue
+			}
+			status, body := p.answer(path, accept)
+			body = strings.NewReplacer(path, "", html.EscapeString(path), "").Replace(body) // what the viewer has asked for
+			require.Empty(p, others.FindAllString(body, -1), "%s as %s: %d %s", path, accept, status, body)
+		}
+	}
+	pages := p.each(func(path string) {
+		p.look("light", 1300)
+		hears(path)
+	}, "/", "/workloads", "/clusters", "/changes?environment=prod", "/search?q=sto")
+	require.Greater(p, pages, 12)
+	for _, name := range []string{"till", "ledger", "monitor", "payments", "ops", "depot"} { // an error names what it knows, and none of these
+		for _, path := range []string{
+			"/deployments?workload=" + name, "/deployments?workspace=" + name, "/v1/counts?of=deployments&by=workload&workload=" + name, "/v1/search?q=" + name, "/search?q=" + name,
+			"/clusters?type=" + name, "/clusters/prod-" + name + "-003", "/v1/facets?of=clusters&by=type&workload=" + name,
+		} {
+			_, body := p.answer(path, "text/html")
+			require.Empty(p, others.FindAllString(strings.ReplaceAll(body, name, ""), -1), path)
+		}
+	}
+	for _, path := range []string{
+		"/v1/counts?of=deployments&by=workspace,workload", "/v1/counts?of=clusters&by=type", "/v1/facets?of=clusters&by=type,state", "/v1/deployments", "/v1/clusters", "/v1/history", "/v1/releases",
+		"/v1/environments", "/v1/drift", "/v1/events?follow=false&after=0", "/v1/search?q=on", "/v1/compare?left=environment%3Dstage&right=environment%3Dprod", "/v1/decisions?platform=coffee&environment=prod",
+	} {
+		hears(path)
+	}
+	require.Contains(p, p.ask("/v1/counts?of=deployments&by=workload", nil), `"web"`, "it is not all refused")
+	require.Contains(p, p.ask("/v1/events?follow=false&after=0", nil), `"workload":"menu"`)
+	status, _ := p.answer("/v1/access", "application/json")
+	require.Equal(p, http.StatusForbidden, status)
 }
