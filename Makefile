@@ -280,7 +280,7 @@ arm64-check: build programs ## the commands of examples/host by the programs for
 	eval "$$(sed -n '/^```sh$$/,/^```$$/{/^```/!p;}' examples/host/README.md)"; \
 	wherry render examples/host/platform -e dev -o arm64; $(CURDIR)/bin/wherry render examples/host/platform -e dev -o here; diff -r arm64 here
 
-bench: bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-hostile ## all figures of docs/benchmarks.md
+bench: bench-render bench-authoring bench-agent bench-hub bench-ui bench-promotion bench-wire bench-embedded bench-airgap bench-hostile ## all figures of docs/benchmarks.md
 
 bench-render: ## figures of rendering 1 000, 10 000 and 100 000 assignments; about a minute
 	$(GO) test ./scheduler -run '^$$' -bench '^BenchmarkRender$$' -benchtime 3s
@@ -299,6 +299,9 @@ bench-hub: build ## figures of a hub that takes reports and answers with a milli
 
 # Of what the end-to-end tests run, only these stand beside the agent.
 BENCH_PEERS = $(filter $(foreach peer,$(if $(WHERRY_E2E_KUBECONFIG),,etcd kube) flux-source flux-kustomize,$(E2E_CACHE)/$(peer)/%),$(E2E_BINS))
+
+bench-ui: build ## figures of the pages of a hub with 100 000 clusters and a million deployments, and of 500 streams of events; some minutes
+	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test ./cmd/wherry -run '^$$' -bench '^BenchmarkUI$$' -benchtime 1x -timeout 60m
 
 # A benchmark of each of gates, undoing and the simulation, wherever it is: of what runs as it is deployed.
 BENCH_PROMOTION ?= GateCheck.*|ContentGate.*|Undo.*|Simulate

@@ -55,17 +55,24 @@ func write(w http.ResponseWriter, r *http.Request, route read, answer any) error
 	if kind == typeCSV {
 		w.Header().Set("Content-Type", kind+"; charset=utf-8; header=present")
 	}
+	WriteBody(w, r, http.StatusOK, &body)
+	return nil
+}
+
+// WriteBody answers with a body, compressed if it is worth that and the client takes it.
+func WriteBody(w http.ResponseWriter, r *http.Request, status int, body *bytes.Buffer) {
 	w.Header().Add("Vary", "Accept-Encoding")
 	if body.Len() < worthZip || !takes(r.Header.Values("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+		w.WriteHeader(status)
 		_, _ = body.WriteTo(w) // the client may have gone
-		return nil
+		return
 	}
 	w.Header().Set("Content-Encoding", "gzip")
+	w.WriteHeader(status)
 	zip, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level exists
 	_, _ = body.WriteTo(zip)
 	_ = zip.Close()
-	return nil
 }
 
 // formatOf returns the media type of a list that a request wants.

@@ -22,6 +22,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/ledger"
 	documentation "github.com/wherry-dev/wherry/docs/site"
 	"github.com/wherry-dev/wherry/hub/access"
+	"github.com/wherry-dev/wherry/hub/api"
 	"github.com/wherry-dev/wherry/hub/fleet"
 )
 
@@ -146,8 +147,12 @@ func (s *site) handler(show func(*http.Request, *frame, Answers) (page any, stat
 			return
 		}
 		w.Header().Set("Content-Type", htmlType)
-		w.WriteHeader(status)
-		_, _ = html.WriteTo(w) // the other side may have gone
+		if r.Method != http.MethodGet { // it may have a secret beside what was sent, which the size would tell if it were compressed
+			w.WriteHeader(status)
+			_, _ = html.WriteTo(w) // the other side may have gone
+			return
+		}
+		api.WriteBody(w, r, status, &html)
 	})
 }
 
