@@ -301,7 +301,7 @@ bench-hub: build ## figures of a hub that takes reports and answers with a milli
 BENCH_PEERS = $(filter $(foreach peer,$(if $(WHERRY_E2E_KUBECONFIG),,etcd kube) flux-source flux-kustomize,$(E2E_CACHE)/$(peer)/%),$(E2E_BINS))
 
 bench-ui: build ## figures of the pages of a hub with 100 000 clusters and a million deployments, and of 500 streams of events; some minutes
-	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test ./cmd/wherry -run '^$$' -bench '^BenchmarkUI$$' -benchtime 1x -timeout 60m
+	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test ./cmd/wherry -run '^$$' -bench '^BenchmarkUI$$' -benchtime 1x -timeout 90m
 
 # A benchmark of each of gates, undoing and the simulation, wherever it is: of what runs as it is deployed.
 BENCH_PROMOTION ?= GateCheck.*|ContentGate.*|Undo.*|Simulate

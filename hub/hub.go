@@ -85,6 +85,8 @@ type Options struct {
 	Login *login.Config
 	// RequestsPerMinute bounds the requests of each access token, and of each address; see access.Options.
 	RequestsPerMinute int
+	// Streams bounds the streams of events that are open at once, StreamsEach those of one access token; see api.Options.
+	Streams, StreamsEach int
 	// Trust says whose releases the hub learns; the zero value learns none. Watch has the locations that it follows while
 	// it serves; its other fields but OCI and Interval are set by Open.
 	Trust desired.Trust
@@ -273,7 +275,7 @@ func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 		Sources: sources, Client: h.gate.ClientOf, Fail: h.fail, Now: o.Now, RequestsPerMinute: o.RequestsPerMinute, SignedIn: h.noteSignIn, Away: remember.Away,
 		SignIn: h.login != nil,
 	})
-	h.reads = api.New(api.Options{Answers: h.answersFor, ReadBody: h.gate.ReadBody, Now: o.Now, Log: o.Log})
+	h.reads = api.New(api.Options{Answers: h.answersFor, ReadBody: h.gate.ReadBody, Now: o.Now, Log: o.Log, Streams: o.Streams, StreamsEach: o.StreamsEach})
 	return h
 }
 

@@ -35,12 +35,18 @@ type Options struct {
 	Now func() time.Time
 	// Log is nil for silence.
 	Log *slog.Logger
-	// Streams bounds the streams of events that are open at once, StreamsEach those of one access token. Zero means 512
-	// and 16.
+	// Streams bounds the streams of events that are open at once, StreamsEach those of one access token. Zero means
+	// DefaultStreams and DefaultStreamsEach.
 	Streams, StreamsEach int
 	// AtOnce bounds the reads that are answered at once; others wait. Zero means 16.
 	AtOnce int
 }
+
+// Bounds of streams of events.
+const (
+	DefaultStreams     = 512
+	DefaultStreamsEach = 16
+)
 
 // API answers reads. It may be used by several goroutines.
 type API struct {
@@ -59,7 +65,7 @@ func New(o Options) *API {
 	}
 	return &API{
 		Options: o,
-		streams: newStreams(cmp.Or(o.Streams, 512), cmp.Or(o.StreamsEach, 16)),
+		streams: newStreams(cmp.Or(o.Streams, DefaultStreams), cmp.Or(o.StreamsEach, DefaultStreamsEach)),
 		slots:   make(chan struct{}, cmp.Or(o.AtOnce, 16)),
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/api"
 	"github.com/wherry-dev/wherry/hub/demo"
 	"github.com/wherry-dev/wherry/hub/login"
 	"github.com/wherry-dev/wherry/hub/upkeep"
@@ -35,6 +36,7 @@ type serving struct {
 	insecure, anonymous    bool
 	demo                   bool
 	demoClusters           int
+	streams, streamsEach   int
 	perMinute, requests    int
 	quota                  admission.Quota
 	proxies, hosts         []string
@@ -136,6 +138,8 @@ More: wherry help running-a-hub`,
 	cmd.Flags().IntVar(&s.perMinute, "reports-per-minute", admission.DefaultReportsPerMinute, "take at most this `NUMBER` of reports a minute in all, divided among the agents that send")
 	cmd.Flags().IntVar(&s.quota.Reports, "cluster-reports-per-hour", admission.DefaultQuota.Reports, "take at most this `NUMBER` of reports of a cluster at once, and as many again each hour")
 	cmd.Flags().IntVar(&s.quota.Bytes, "cluster-bytes-per-hour", admission.DefaultQuota.Bytes, "take at most this `NUMBER` of bytes of a cluster at once, and as many again each hour")
+	cmd.Flags().IntVar(&s.streams, "streams", api.DefaultStreams, "keep at most this `NUMBER` of streams of events open, as of \"wherry events\"")
+	cmd.Flags().IntVar(&s.streamsEach, "streams-per-token", api.DefaultStreamsEach, "keep at most this `NUMBER` of streams of events open with one access token")
 	cmd.Flags().StringSliceVar(&s.proxies, "trusted-proxy", nil, "believe X-Forwarded-For of proxies in this `CIDR`, so that bounds count their clients and not them (repeatable)")
 	watch.addTo(cmd)
 	cmd.Flags().StringSliceVar(&s.hosts, "host", nil, "on a loopback address, answer requests for this host `NAME` too (repeatable)")
@@ -203,12 +207,12 @@ func (s serving) options() (hub.Options, error) {
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"requests-per-minute", s.requests}, {"reports-per-minute", s.perMinute}, {"cluster-reports-per-hour", s.quota.Reports}, {"cluster-bytes-per-hour", s.quota.Bytes}} {
+	}{{"requests-per-minute", s.requests}, {"streams", s.streams}, {"streams-per-token", s.streamsEach}, {"reports-per-minute", s.perMinute}, {"cluster-reports-per-hour", s.quota.Reports}, {"cluster-bytes-per-hour", s.quota.Bytes}} {
 		if f.value < 1 {
 			return hub.Options{}, cli.Usagef("--%s: %d is too few", f.name, f.value)
 		}
 	}
-	o := hub.Options{Admission: admission.Options{ReportsPerMinute: s.perMinute, Quota: s.quota}, Hosts: s.hosts, AdminTokenFile: s.adminToken, RequestsPerMinute: s.requests, Version: cli.Version()}
+	o := hub.Options{Admission: admission.Options{ReportsPerMinute: s.perMinute, Quota: s.quota}, Hosts: s.hosts, AdminTokenFile: s.adminToken, RequestsPerMinute: s.requests, Streams: s.streams, StreamsEach: s.streamsEach, Version: cli.Version()}
 	switch {
 	case s.demo:
 		o.Anonymous = access.Admin
