@@ -29,10 +29,10 @@ var uiClusters = flag.Int("ui-clusters", 100_000, "have so many clusters")
 
 // What BenchmarkUI does.
 const (
-	uiSmall    = 2_000   // of the fleet that pages are compared with
-	uiRounds   = 20      // of each page
-	uiStreams  = 500
-	uiReports  = 100 // whose events all streams get
+	uiSmall   = 2_000 // of the fleet that pages are compared with
+	uiRounds  = 20    // of each page
+	uiStreams = 500
+	uiReports = 100 // whose events all streams get
 )
 
 // BenchmarkUI prints the figures of "make bench-ui": how long the pages of a large fleet take, and how large they are.
@@ -75,14 +75,15 @@ func BenchmarkUI(b *testing.B) {
 			}
 			largest = max(largest, zip)
 			var took []time.Duration
+			before := h.Spent()
 			for range uiRounds {
 				_, first := fetchPage(b, h, path)
 				took = append(took, first)
 			}
 			slices.Sort(took)
 			all = append(all, took...)
-			fmt.Printf("  %-40s first byte %6.1f to %6.1f ms, %7d bytes, %6d compressed, %+.0f %% beside %d clusters\n",
-				path, ms(took[0]), ms(took[len(took)-1]), len(body), zip, 100*most, uiSmall)
+			fmt.Printf("  %-40s first byte %6.1f to %6.1f ms, %5.1f ms of processor time, %7d bytes, %6d compressed, %+.0f %% beside %d clusters\n",
+				path, ms(took[0]), ms(took[len(took)-1]), ms(h.Spent()-before)/uiRounds, len(body), zip, 100*most, uiSmall)
 		}
 		slices.Sort(all)
 		figure(b, "ui-page-p95-ms", ms(all[len(all)*95/100]), "ms")

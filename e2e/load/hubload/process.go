@@ -95,6 +95,20 @@ func (h *Hub) CPU() time.Duration {
 	return h.cmd.ProcessState.UserTime() + h.cmd.ProcessState.SystemTime()
 }
 
+// Spent returns the processor time that the hub has taken so far, in steps of 10 ms; zero if the system does not say it.
+func (h *Hub) Spent() time.Duration {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(string(data), ") ") // see proc_pid_stat(5): utime and stime are fields 14 and 15
+	var user, system time.Duration
+	if fields := strings.Fields(after); len(fields) > 12 {
+		_, _ = fmt.Sscan(fields[11]+" "+fields[12], &user, &system)
+	}
+	return (user + system) * 10 * time.Millisecond
+}
+
 // Log returns the end of what the hub has logged.
 func (h *Hub) Log() string {
 	data, err := os.ReadFile(h.log)
