@@ -23,5 +23,5 @@
     key();
   });
   search.setAttribute("aria-keyshortcuts", "/");
-  search.placeholder += " ( / )";
+  search.placeholder = "Search ( / )";
 }
