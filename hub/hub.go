@@ -85,7 +85,7 @@ type Options struct {
 	Login *login.Config
 	// RequestsPerMinute bounds the requests of each access token, and of each address; see access.Options.
 	RequestsPerMinute int
-	// Streams bounds the streams of events that are open at once, StreamsEach those of one access token; see api.Options.
+	// Streams bounds the streams of events that are open at once, StreamsEach those of one access token or session; see api.Options.
 	Streams, StreamsEach int
 	// Trust says whose releases the hub learns; the zero value learns none. Watch has the locations that it follows while
 	// it serves; its other fields but OCI and Interval are set by Open.

@@ -35,14 +35,14 @@ type Options struct {
 	Now func() time.Time
 	// Log is nil for silence.
 	Log *slog.Logger
-	// Streams bounds the streams of events that are open at once, StreamsEach those of one access token. Zero means
+	// Streams bounds the streams of events that are open at once, StreamsEach those of one access token or session. Zero means
 	// DefaultStreams and DefaultStreamsEach.
 	Streams, StreamsEach int
 	// AtOnce bounds the reads that are answered at once; others wait. Zero means 16.
 	AtOnce int
 }
 
-// Bounds of streams of events.
+// Bounds of streams of events, unless somebody sets others.
 const (
 	DefaultStreams     = 512
 	DefaultStreamsEach = 16

@@ -431,3 +431,6 @@ func (f *Fleet) scan(ctx context.Context, at time.Time, s store.Scope, each func
 	}
 	return f.source.ScanAt(ctx, at, s, each)
 }
+
+// Position is that of the newest event that the view's answers about now have.
+func (v *View) Position() store.Position { return v.fleet.Position() }

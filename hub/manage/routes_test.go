@@ -23,6 +23,7 @@ var needs = map[string]access.Permission{
 	"GET /readyz":                     access.Open,
 	"GET /openapi.json":               access.Open,
 	"GET /style.css":                  access.Open,
+	"GET /live.js":                    access.Open,
 	"GET /login/device":               access.Open,
 	"GET /icon.svg":                   access.Open,
 	"GET /keys.js":                    access.Open,

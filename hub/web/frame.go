@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +35,26 @@ type frame struct {
 	Now, ReadAt time.Time
 	// JSON and CSV are links to the same for programs, and Command is the command that shows it. They may be empty.
 	JSON, CSV, Command string
+	// Live is the stream of what changes on the page from now on; empty for a page that shows none of it, or the past.
+	Live string
+}
+
+// watched are the templates of pages about what changes.
+var watched = []string{"overview.html", "workloads.html", "clusters.html", "cluster.html", "deployments.html", "environments.html", "changes.html"}
+
+// watch sets Live. Everything up to the position is on the page already.
+func (f *frame) watch(r *http.Request, position store.Position) {
+	if !slices.Contains(watched, f.template) || !f.Query.AsOf.IsZero() {
+		return
+	}
+	q := f.Without("asOf", "silentFor", "sort", "adapter", "image", "relation", "limit", "state") // a row may leave the page, too
+	for _, name := range []string{"cluster", "environment"} {
+		if v := r.PathValue(name); v != "" {
+			q.Set(name, v)
+		}
+	}
+	q.Set("after", strconv.FormatInt(int64(position), 10))
+	f.Live = linkTo("/v1/events", q)
 }
 
 type link struct {

@@ -234,3 +234,25 @@ func TestThePageOfWhatComesNext(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, team.do(http.MethodGet, "/environments/prod/review", nil).Code)
 	require.NotContains(t, team.get("/environments/prod"), "/review")
 }
+
+func TestAPageAboutNowIsMarkedWhenSomethingChanges(t *testing.T) {
+	h := open(t, 10)
+	for path, want := range map[string]string{
+		"/": `\?after=\d+`,
+		"/clusters?state=failed&environment=prod&sort=name": `\?after=\d+&amp;environment=prod`,
+		"/environments/prod": `\?after=\d+&amp;environment=prod`,
+		"/changes":           `\?after=\d+`,
+	} {
+		page := get(t, h, path, "")
+		require.Regexp(t, `<div id="live" role="status" data-stream="/v1/events`+want+`"></div>`, page, path)
+		require.Contains(t, page, `<script src="/live.js" defer></script>`, path)
+		stream := regexp.MustCompile(`data-stream="([^"]*)"`).FindStringSubmatch(page)[1]
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, strings.ReplaceAll(stream, "&amp;", "&")+"&follow=false", nil)
+		h.Handler().ServeHTTP(w, r)
+		require.Equal(t, http.StatusOK, w.Code, "%s: %s", stream, w.Body)
+		require.NotContains(t, w.Body.String(), "data:", "the page has all of it")
+	}
+	for _, path := range []string{"/clusters?asOf=24h", "/search?q=web"} {
+		require.NotContains(t, get(t, h, path, ""), "live.js", path)
+	}
+}

@@ -2,7 +2,7 @@
 //
 // Begin with Routes, and put Errors around the whole handler of a hub. Each page is a template in assets and a struct that embeds frame,
 // which has what all pages share: navigation, filters, links and the footer. A page that is about the past keeps its moment in each of
-// its links. The pages work without their script, a build step or the internet, and escape all text of agents. What people change goes through
+// its links. The pages work without their scripts, a build step or the internet, and escape all text of agents. What people change goes through
 // Actions: a page shows it and asks once, and its form does it.
 package web
 
@@ -24,6 +24,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/api"
 	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // Answers is what the pages ask; a *fleet.View answers.
@@ -31,6 +32,8 @@ type Answers interface {
 	fleet.Answers
 	// Decided returns the decisions about an environment, newest first.
 	Decided(ctx context.Context, platform, environment string) ([]fleet.Decided, error)
+	// Position is that of the newest event that answers have.
+	Position() store.Position
 }
 
 // Where the pages are.
@@ -95,7 +98,7 @@ func Routes(o Options) []access.Route {
 		page("GET "+accessPath, access.Audit, s.showAccess),
 		page("GET "+auditPath, access.Audit, s.showAudit),
 		page("GET "+end, access.Administer, s.showEnd), form(end, access.Administer, s.end),
-		file("style.css"), file("icon.svg"), file("keys.js"),
+		file("style.css"), file("icon.svg"), file("keys.js"), file("live.js"),
 		{Pattern: "GET " + docsPath, Permission: access.Open, Handler: http.StripPrefix(strings.TrimSuffix(docsPath, "/"), documentation.Handler())},
 	}
 }
@@ -136,11 +139,13 @@ func (s *site) handler(show func(*http.Request, *frame, Answers) (page any, stat
 			s.Fail(w, r, err)
 			return
 		}
+		position := from.Position() // before the answers, so that nothing is missed
 		page, status, err := show(r, f, from)
 		if err != nil {
 			s.Fail(w, r, err)
 			return
 		}
+		f.watch(r, position)
 		var html bytes.Buffer
 		if err := s.pages.ExecuteTemplate(&html, f.template, page); err != nil {
 			s.Fail(w, r, err)

@@ -166,6 +166,8 @@ func (f *fake) Rollout(_ context.Context, environment, commit string, q fleet.Ro
 	}, nil
 }
 
+func (f *fake) Position() store.Position { return 41 }
+
 func (f *fake) Candidate(context.Context, string, string, string, string) (fleet.Candidate, error) {
 	return fleet.Candidate{}, f.err
 }
