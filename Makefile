@@ -354,8 +354,8 @@ screens: build ## pictures of each page in dist/screens, of fleets of several si
 login-check: build ## a person signs in at a hub with an OpenID Connect provider of other people
 	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/oidc -count=1 ./...
 
-browser-check: build ## the pages of a hub in Chromium: people's questions, each link, WCAG by axe, hostile text; a minute
-	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/browser -count=1 ./...
+browser-check: build ## the pages of a hub in Chromium: people's questions, each link, WCAG by axe, hostile text; two minutes
+	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/browser -count=1 -timeout 30m ./...
 
 install-check: ## "go install …@latest" from a module proxy that holds this checkout
 	$(GO) run -C tools ./installcheck $(CURDIR)

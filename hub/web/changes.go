@@ -35,8 +35,8 @@ type change struct {
 	Decision *decided
 }
 
-// countedChanges bounds the changes of single clusters that a page reads.
-const countedChanges = 5000
+// countedChanges bounds the changes of single clusters that a page reads: 5,000 take 180 ms of processor time.
+const countedChanges = 2000
 
 func showChanges(r *http.Request, f *frame, from Answers) (any, int, error) {
 	f.template, f.Title = "changes.html", "Changes"

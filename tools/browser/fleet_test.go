@@ -290,11 +290,11 @@ func testOneTeam(p tab) {
 			require.Empty(p, others.FindAllString(body, -1), "%s as %s: %d %s", path, accept, status, body)
 		}
 	}
-	pages := p.each(func(path string) {
+	pages := crawl(p, func(path string) {
 		p.look("light", 1300)
 		hears(path)
 	}, "/", "/workloads", "/clusters", "/changes?environment=prod", "/search?q=sto")
-	require.Greater(p, pages, 12)
+	require.Greater(p, len(pages), 12)
 	for _, name := range []string{"till", "ledger", "monitor", "payments", "ops", "depot"} { // an error names what it knows, and none of these
 		for _, path := range []string{
 			"/deployments?workload=" + name, "/deployments?workspace=" + name, "/v1/counts?of=deployments&by=workload&workload=" + name, "/v1/search?q=" + name, "/search?q=" + name,
