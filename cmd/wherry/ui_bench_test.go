@@ -169,25 +169,17 @@ func liveMS(b *testing.B, h *hubload.Hub, f hubload.Fleet) {
 	defer end()
 	var mu sync.Mutex
 	sent, took, heard := map[string]time.Time{}, []time.Duration(nil), make(chan struct{}, uiStreams*uiReports)
-	var open, streams sync.WaitGroup
-	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: uiStreams}}
+	var streams sync.WaitGroup
+	client := &http.Client{Transport: &http.Transport{}}
 	for range uiStreams {
-		open.Add(1)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL+"/v1/events", nil)
+		require.NoError(b, err)
+		r.Header.Set("Accept", fleet.EventStream)
+		answer, err := client.Do(r)
+		require.NoError(b, err, h.Log())
+		require.Equal(b, http.StatusOK, answer.StatusCode)
 		streams.Go(func() {
-			r, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL+"/v1/events", nil)
-			require.NoError(b, err)
-			r.Header.Set("Accept", fleet.EventStream)
-			answer, err := client.Do(r)
-			open.Done()
-			if err != nil {
-				b.Error(err)
-				return
-			}
 			defer answer.Body.Close()
-			if answer.StatusCode != http.StatusOK {
-				b.Error(answer.Status)
-				return
-			}
 			known := map[string]bool{} // a report has an event for each change
 			lines := bufio.NewScanner(answer.Body)
 			for lines.Scan() {
@@ -204,7 +196,6 @@ func liveMS(b *testing.B, h *hubload.Hub, f hubload.Fleet) {
 			}
 		})
 	}
-	open.Wait()
 	sender := hubload.NewSender(h.URL, h.Key, 1)
 	for i := range uiReports {
 		c := f.Cluster(i)
