@@ -85,7 +85,7 @@ func TestHostileTextStaysText(t *testing.T) {
 	require.Equal(t, 1, receipt.Accepted)
 
 	html := page(h, "/clusters?environment=%22%3E%3Cscript%3E").Body.String() + page(h, "/clusters").Body.String() + page(h, "/deployments").Body.String()
-	require.NotContains(t, strings.ReplaceAll(html, `<script src="/keys.js"`, ""), "<script")
+	require.NotContains(t, strings.NewReplacer(`<script src="/keys.js"`, "", `<script src="/live.js"`, "").Replace(html), "<script")
 	require.Contains(t, html, "&lt;script&gt;")
 	for _, path := range []string{"/clusters", "/deployments", "/v1/clusters", "/v1/deployments"} {
 		body := page(h, path).Body.String()

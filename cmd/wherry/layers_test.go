@@ -122,7 +122,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"metrics":   {"store"},
 			"upkeep":    {"fleet", "store"},
 			"upstream":  {"store"},
-			"web":       {"access", "fleet", "store"},
+			"web":       {"access", "api", "fleet", "store"},
 			"store":     nil,
 
 			"store/memory":     {"store", "store/timeline"},
@@ -186,19 +186,19 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		},
 		"reconcilers": {
 			"needs":      {"rewrite", "zarf"},
-			"ansible":    {"internal/program"},
-			"argo":       {"kubernetes", "rewrite"},
-			"directory":  {"internal/program"},
-			"flux":       {"kubernetes", "rewrite"},
-			"kubernetes": {"rewrite"},
-			"rewrite":    nil,
-			"zarf":       {"internal/program"},
+			"ansible":    {"", "internal/program"},
+			"argo":       {"", "kubernetes", "rewrite"},
+			"directory":  {"", "internal/program"},
+			"flux":       {"", "kubernetes", "rewrite"},
+			"kubernetes": {"", "rewrite"},
+			"rewrite":    {""},
+			"zarf":       {"", "internal/program"},
 			"":           nil,
 
 			"internal/program": nil,
 
-			"reconcilertest":            nil,
-			"kubernetes/kubernetestest": {"kubernetes", "reconcilertest"},
+			"reconcilertest":            {""},
+			"kubernetes/kubernetestest": {"", "kubernetes", "reconcilertest"},
 		},
 		"rollout": {
 			"facts":     {"advance", "content", "decisions", "gate"},
@@ -208,9 +208,10 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"content":   {"gate"},
 			"decisions": {"gate"},
 			"gate":      nil,
+			"watch":     nil,
 		},
 		"scheduler": {
-			"lint": {"builtin", "check", "finding", "kinds", "memo", "promotion", "yamlvalue"},
+			"lint": {"", "builtin", "check", "finding", "kinds", "memo", "promotion", "yamlvalue"},
 
 			"":          {"check", "finding", "kinds", "memo", "promotion", "schema", "template", "yamlvalue"},
 			"promotion": {"finding", "kinds"},

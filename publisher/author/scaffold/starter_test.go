@@ -11,7 +11,7 @@ import (
 // The example is the one that is tested on an API server.
 func TestTheExampleHasTheSameFiles(t *testing.T) {
 	for name, text := range map[string][]byte{"main/templates/namespace-service.yaml": NamespaceService, "cluster-role.yaml": ClusterRole} {
-		example, err := os.ReadFile("../../examples/namespaces/" + name)
+		example, err := os.ReadFile("../../../examples/namespaces/" + name)
 		require.NoError(t, err)
 		require.Equal(t, string(example), string(text), name)
 	}
