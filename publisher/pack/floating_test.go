@@ -53,7 +53,7 @@ func TestWhatFloatsIsPublished(t *testing.T) {
 		return names, files[bundle.AssignmentsPath]
 	}
 	found, lines := moving(steady)
-	require.Empty(t, found)
+	require.Empty(t, append(found.Floating, found.Unpinned...))
 	require.NotContains(t, string(lines), "floating", "where nothing floats, the tree is as it was")
 
 	byTag := assignment("pinned-tag", pod+"ghcr.io/y:1}]}\n")
@@ -64,6 +64,8 @@ func TestWhatFloatsIsPublished(t *testing.T) {
 		assignment("elsewhere", follow),
 		byTag,
 	))
-	require.Equal(t, bundle.Moving{Floating: []string{"branch", "elsewhere"}, Unpinned: []string{"tag"}}, found)
+	require.Equal(t, []string{"branch", "elsewhere"}, found.Floating)
+	require.Equal(t, []string{"tag"}, found.Unpinned)
+	require.Len(t, found.All, 6)
 	require.Equal(t, 1, bytes.Count(lines, []byte(`"floating":true`)), "of the others the list of artifacts tells")
 }
