@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,12 +25,17 @@ import (
 // argoNamespace is where Kalypso's template puts Applications.
 const argoNamespace = "argocd"
 
+// kalypsoInArgo is held by the one test that uses Kalypso's template, which names Applications after targets alone.
+var kalypsoInArgo sync.Mutex
+
 // newArgoSite makes a platform whose targets are brought by Argo CD as Kalypso's own template has it. The
 // workload's repository and what to follow in it are filled in.
 func newArgoSite(t *testing.T, repository, revision string) *site {
 	t.Helper()
 	s := newSite(t)
 	s.flags = []string{"--settle", "0s"} // or each step would take half a minute more
+	kalypsoInArgo.Lock()
+	t.Cleanup(kalypsoInArgo.Unlock)
 	s.startArgo()
 	template := "testdata/argo/template.yaml"
 	if cases := os.Getenv(casesEnv); cases != "" {

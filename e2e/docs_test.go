@@ -32,6 +32,7 @@ func TestThePageOnInstallingSaysWhatWorks(t *testing.T) {
 	require.NoError(t, err)
 	names := strings.NewReplacer(
 		"registry.plant-7:5000/edge", s.prefix,
+		"--platform fleet", "--platform default", "platform: fleet", "platform: default",
 		"--environment dev", "--environment "+s.environment,
 		"environment: dev", "environment: "+s.environment,
 		"wherry-system", namespace,
