@@ -29,6 +29,7 @@ import (
 //   - Silence is neither compliance nor failure: a report that is too old, or from the future, is unknown. A hub knows when a report
 //     came, and takes that for the age of one from the future.
 //   - A cluster whose object names no ring is in the one that its agent claims.
+//   - For a gate of a ring, a release also has to have the content of the ring before, or to be later.
 //   - A record of which a release is missing vouches, for that type, for the releases of its own commits alone.
 //   - Failures are those of the agent's own numbers here, where reports are few; a hub counts the reports that have a failure.
 //   - Of two keys of a cluster, the one of its object counts here; a hub still takes the reports that the former key signed in its time.
@@ -218,6 +219,9 @@ func (w *drawn) model() (a answer) {
 		at.Add(&w.records[i].EnvironmentRecord)
 	}
 	commit, _ := at.Find(func(other string) bool { return other == w.commit })
+	has := func(typ string, d digest.Digest) bool {
+		return commit != nil && commit.Has(typ, d) && (len(w.q.Rings) == 0 || commit.InRing(typ, w.q.Rings[len(w.q.Rings)-1])(d))
+	}
 	type open struct {
 		name    string
 		verdict lineage.Verdict
@@ -244,9 +248,9 @@ func (w *drawn) model() (a answer) {
 		}
 		verdict := lineage.Unknown
 		if !seen.IsZero() && judged.Sub(seen) <= w.q.MaxReportAge {
-			verdict = commit.Verdict(s.Type, newest.State, digestOf(newest.Observed), digestOf(newest.Desired))
+			verdict = lineage.VerdictOf(newest.State, has(s.Type, digestOf(newest.Observed)), has(s.Type, digestOf(newest.Desired)))
 		}
-		if newest.Reason == "Quarantined" && commit != nil && commit.Has(s.Type, digestOf(newest.Desired)) {
+		if newest.Reason == "Quarantined" && has(s.Type, digestOf(newest.Desired)) {
 			a.Quarantined++
 		}
 		a.Failures += failures(s.reports, w.q.FailuresSince)
