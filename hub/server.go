@@ -144,7 +144,11 @@ func (h *Hub) Routes() []access.Route {
 	pages := func(r *http.Request) (web.Answers, error) {
 		return h.Answers(r.Context(), access.ScopeOf(r.Context()).AccessScope)
 	}
-	questions := slices.Concat(h.reads.Routes(), web.Routes(web.Options{Answers: pages, Actions: manager, Ledger: h.published.follower.Ledger, Now: now, Fail: h.failRead}))
+	site := web.Options{Answers: pages, Actions: manager, Now: now, Fail: h.failRead}
+	if h.published.follower.Reads() {
+		site.Ledger = h.published.follower.Ledger
+	}
+	questions := slices.Concat(h.reads.Routes(), web.Routes(site))
 	for i, q := range questions {
 		if q.Pattern != eventsPattern { // which mostly waits
 			questions[i].Handler = h.gate.Ask(q.Handler)

@@ -10,6 +10,9 @@ import (
 	"github.com/wherry-dev/wherry/published"
 )
 
+// Reads reports whether there are locations from which Ledger reads.
+func (f *Follower) Reads() bool { return len(f.opts.Locations) > 0 }
+
 // Ledger reads what a stored record of an environment says of workloads, from the locations that are followed. The record was verified when
 // it was stored, and its digest covers the ledger's. It is nil if no location has it.
 func (f *Follower) Ledger(ctx context.Context, environment string, record digest.Digest) (*ledger.Ledger, error) {

@@ -149,7 +149,9 @@ func (f *frame) offer(e *environment, chain fleet.Environments, r *http.Request)
 		for _, a := range may {
 			act(a)
 		}
-		e.Actions = append(e.Actions, link{Name: "Workloads one by one", Link: f.At(environmentPath(name)+"/"+workloadsWord, "platform", e.Platform)})
+		if f.ledgers {
+			e.Actions = append(e.Actions, link{Name: "Workloads one by one", Link: f.At(environmentPath(name)+"/"+workloadsWord, "platform", e.Platform)})
+		}
 	}
 	if e.Pause == nil {
 		act(bundle.Pause)

@@ -30,6 +30,7 @@ type frame struct {
 	Who     string
 	SignOut bool
 	who     access.Identity
+	ledgers bool // whether the hub can read them
 	Query   fleet.Query
 	// Now is the moment that the page is about, Query.AsOf or the present. ReadAt is zero but while the database cannot be read.
 	Now, ReadAt time.Time

@@ -57,7 +57,8 @@ type Options struct {
 	// Answers returns what whoever sends a request may ask, and Actions does what people change.
 	Answers func(*http.Request) (Answers, error)
 	Actions Actions
-	// Ledger returns what the record of an environment says of workloads; nil if this hub cannot read it.
+	// Ledger returns what the record of an environment says of workloads; nil if this hub cannot read it. Without it, pages do not offer
+	// decisions about workloads.
 	Ledger func(ctx context.Context, environment string, record digest.Digest) (*ledger.Ledger, error)
 	Now    func() time.Time
 	// Fail answers a request that cannot be answered; an error that wraps store.ErrInvalid is the client's fault.
@@ -134,6 +135,7 @@ func (s *site) handler(show func(*http.Request, *frame, Answers) (page any, stat
 			s.Fail(w, r, err)
 			return
 		}
+		f.ledgers = s.Ledger != nil
 		from, err := s.Answers(r)
 		if err != nil {
 			s.Fail(w, r, err)
