@@ -225,16 +225,8 @@ func (c *Commit) IsPast() bool {
 	return !c.includes(commits{now.BaseCommit, now.EnvironmentCommit})
 }
 
-// Verdict says how far a cluster of a type is whose newest report, which is not too old, has that state, the release that it runs and the one that
-// it is getting; they are empty for none.
-func (c *Commit) Verdict(typ string, state bundle.State, observed, desired digest.Digest) Verdict {
-	if c == nil {
-		return Waiting
-	}
-	return VerdictOf(state, c.Has(typ, observed), c.Has(typ, desired))
-}
-
-// VerdictOf is Commit.Verdict for whoever knows whether the cluster runs a release that has the commit, and whether it is getting one.
+// VerdictOf says how far a cluster is whose newest report, which is not too old, has that state: whether it runs a release that has the commit,
+// and whether it is getting one.
 func VerdictOf(state bundle.State, runs, offered bool) Verdict {
 	switch {
 	case runs && state == bundle.Compliant:
