@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
@@ -76,4 +77,8 @@ func TestAnAuditQueryRoundTrips(t *testing.T) {
 	got, err := store.ParseAuditQuery(q.Values(), time.Now())
 	require.NoError(t, err)
 	require.Equal(t, q, got)
+	for _, wrong := range []url.Values{{"limit": {"1001"}}, {"limit": {"0"}}, {"before": {"x"}}, {"since": {"yesterday"}}} {
+		_, err := store.ParseAuditQuery(wrong, time.Now())
+		require.ErrorIs(t, err, store.ErrInvalid, "%v", wrong)
+	}
 }

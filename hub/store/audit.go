@@ -49,7 +49,10 @@ func ParseAuditQuery(values url.Values, now time.Time) (q AuditQuery, err error)
 			}
 		}
 	}
-	q.Limit = int(min(limit, MaxAuditRows))
+	if limit > MaxAuditRows {
+		return q, fmt.Errorf("%w: parameter limit: %d is more than %d", ErrInvalid, limit, MaxAuditRows)
+	}
+	q.Limit = int(limit)
 	return q, nil
 }
 
