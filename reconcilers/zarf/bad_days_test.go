@@ -199,7 +199,7 @@ func TestAReleaseThatHelmWasCutOffAtIsClearedUp(t *testing.T) {
 	require.Equal(t, "pending-upgrade", s.newest(t))
 	before := s.calls(t, "package deploy")
 	requireResult(t, zarftest.Settle(t, s.r, second, true), bundle.Compliant, "")
-	require.Equal(t, 2, s.calls(t, "package deploy")-before, "the first is rolled back")
+	require.Equal(t, 1, s.calls(t, "package deploy")-before)
 	require.Equal(t, "3", s.ConfigMap(t, "menu").Data["tea"])
 }
 
@@ -228,6 +228,12 @@ func TestWhatACutOffUpgradeHadBroughtGoes(t *testing.T) {
 	require.NotNil(t, s.ConfigMap(t, "third"))
 	requireResult(t, zarftest.Settle(t, s.r, with("second"), true), bundle.Compliant, "")
 	require.NotNil(t, s.ConfigMap(t, "second"), "which a revision that failed holds too")
+
+	s.program.Order(t, zarftest.Die, "last")
+	requireResult(t, zarftest.Settle(t, s.r, with("third"), true), bundle.Failed, zarf.DeployFailed)
+	require.Equal(t, "pending-upgrade", s.newest(t))
+	requireResult(t, zarftest.Settle(t, s.r, with("second"), true), bundle.Compliant, "")
+	require.Nil(t, s.ConfigMap(t, "third"), "which came with the revision that Helm was cut off at")
 
 	cutOff("fourth")
 	requireResult(t, zarftest.Gone(t, s.r, "shop-live"), bundle.Removed, "")

@@ -14,10 +14,6 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
-// attempts is the number of tries for a package whose upgrade by Helm was interrupted: the first fails
-// and is rolled back, the second can succeed.
-const attempts = 3
-
 // deploy records the content that is to be deployed, and begins.
 func (r *Reconciler) deploy(a reconcilers.Assignment, def *definition, old *record, forced bool) (reconcilers.Result, error) {
 	rec := record{Package: def.Name, Content: a.Files(), Phase: phaseDeploying, Checksum: def.Checksum, Components: def.Components}
@@ -222,38 +218,30 @@ func lostComponents(there *deployed, def *definition) []string {
 	return lost
 }
 
-// deploy deploys the package, and repeats that if an earlier upgrade by Helm was interrupted.
+// deploy deploys the package.
 func (j *job) deploy(ctx context.Context, def *definition, source, key string, forced bool, variables []string) error {
-	for n := 1; ; n++ {
-		retry := false
-		if def.needsCluster() {
-			var err error
-			if retry, err = clearPending(ctx, j.r.client, def); err != nil {
-				return err
-			}
+	if def.needsCluster() {
+		if err := failPending(ctx, j.r.client, def); err != nil {
+			return err
 		}
-		left := time.Until(deadlineOf(ctx))
-		args := []string{
-			source, "--confirm", "--verify=always", "--key", key,
-			"--timeout", seconds(max(left-ownEnd, left/2)), "--retries", retries,
-		}
-		if def.needsCluster() && !def.needsInit() {
-			args = append(args, "--connected")
-		}
-		if forced {
-			args = append(args, "--force-conflicts")
-		}
-		args = append(args, variables...)
-		err := j.zarf(ctx, "deploy", nil, "", args...)
-		var ended *runError
-		if errors.As(err, &ended) {
-			if retry && n < attempts {
-				continue
-			}
-			return j.explain(ctx, def, err)
-		}
-		return err
 	}
+	left := time.Until(deadlineOf(ctx))
+	args := []string{
+		source, "--confirm", "--verify=always", "--key", key,
+		"--timeout", seconds(max(left-ownEnd, left/2)), "--retries", retries,
+	}
+	if def.needsCluster() && !def.needsInit() {
+		args = append(args, "--connected")
+	}
+	if forced {
+		args = append(args, "--force-conflicts")
+	}
+	err := j.zarf(ctx, "deploy", nil, "", append(args, variables...)...)
+	var ended *runError
+	if errors.As(err, &ended) {
+		return j.explain(ctx, def, err)
+	}
+	return err
 }
 
 // confirm reads zarf's record of its success: zarf also exits with 0 if it could not write the record, and

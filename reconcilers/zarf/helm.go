@@ -59,55 +59,96 @@ func (rs revisions) deployed() *corev1.Secret {
 	return nil
 }
 
-// manifestOf returns the manifests of a revision, after all templates.
-func manifestOf(s *corev1.Secret) (string, error) {
+// stored is a revision as Helm keeps it, with all the fields that it has.
+type stored map[string]json.RawMessage
+
+// unpack reads a revision, which is JSON in base64, mostly compressed.
+func unpack(s *corev1.Secret) (stored, error) {
 	packed, err := base64.StdEncoding.DecodeString(string(s.Data["release"]))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	var in io.Reader = bytes.NewReader(packed)
 	if bytes.HasPrefix(packed, []byte{0x1f, 0x8b}) {
 		if in, err = gzip.NewReader(in); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
 	data, err := io.ReadAll(io.LimitReader(in, maxRelease))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var content struct {
-		Manifest string `json:"manifest"`
+	var r stored
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fmt.Errorf("secret %s/%s is not a release of Helm's: %w", s.Namespace, s.Name, err)
 	}
-	if err := json.Unmarshal(data, &content); err != nil {
-		return "", fmt.Errorf("secret %s/%s is not a release of Helm's: %w", s.Namespace, s.Name, err)
-	}
-	return content.Manifest, nil
+	return r, nil
 }
 
-// clearPending makes interrupted releases deployable again, and reports whether there was one. Helm cannot
-// recover from an interrupted first install: clearPending deletes its Secret, and the next install adopts the objects,
-// which name the release. After an interrupted upgrade, the next one fails and is rolled back by Zarf, and the one after
-// that succeeds.
+// pack is unpack's other direction.
+func (r stored) pack() ([]byte, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write(data) // into memory
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return []byte(base64.StdEncoding.EncodeToString(packed.Bytes())), nil
+}
+
+// manifestOf returns the manifests of a revision, after all templates.
+func manifestOf(s *corev1.Secret) (manifest string, err error) {
+	r, err := unpack(s)
+	if err == nil && r["manifest"] != nil {
+		err = json.Unmarshal(r["manifest"], &manifest)
+	}
+	return manifest, err
+}
+
+// failPending marks revisions at which Helm was cut off as failed, as Helm does itself with those that it gives up. It goes
+// on from there: it compares the next one with the last that was deployed, or where none is, as when it was cut off
+// between its two last writes, with the failed one. What a failed one alone has brought, dropLeftovers deletes.
 //
 // No deploy of the package may be running.
-func clearPending(ctx context.Context, c client.Client, def *definition) (retry bool, err error) {
+func failPending(ctx context.Context, c client.Client, def *definition) error {
 	for _, comp := range def.selected() {
 		for _, rel := range releases(def.Name, comp) {
 			revs, err := readRevisions(ctx, c, rel)
 			if err != nil {
-				return false, err
+				return err
 			}
-			pending := revs.pending()
-			switch {
-			case pending == nil:
-			case revs.deployed() != nil:
-				retry = true
-			default:
-				if err := client.IgnoreNotFound(c.Delete(ctx, pending, client.Preconditions{UID: &pending.UID})); err != nil {
-					return false, err
+			if pending := revs.pending(); pending != nil {
+				if err := fail(ctx, c, pending); err != nil {
+					return err
 				}
 			}
 		}
 	}
-	return retry, nil
+	return nil
+}
+
+// fail marks a revision as failed, where Helm looks for it: in a label, and in what it has stored.
+func fail(ctx context.Context, c client.Client, s *corev1.Secret) error {
+	const failed = "failed"
+	r, err := unpack(s)
+	if err != nil {
+		return err
+	}
+	var info map[string]json.RawMessage
+	if err := json.Unmarshal(r["info"], &info); err != nil {
+		return fmt.Errorf("secret %s/%s is not a release of Helm's: %w", s.Namespace, s.Name, err)
+	}
+	info["status"] = json.RawMessage(`"` + failed + `"`)
+	if r["info"], err = json.Marshal(info); err != nil {
+		return err
+	}
+	s.Labels["status"] = failed
+	if s.Data["release"], err = r.pack(); err != nil {
+		return err
+	}
+	return c.Update(ctx, s)
 }

@@ -104,6 +104,8 @@ func (h *helm) revise(ctx context.Context, revisions []corev1.Secret, deployed *
 	}
 	if deployed != nil {
 		before = unpack(deployed).Manifest
+	} else if n := len(revisions); n > 0 {
+		before = unpack(&revisions[n-1]).Manifest // as Helm does with one that failed or was superseded
 	}
 	manifest, err := h.render(manifests)
 	if err != nil {
@@ -124,6 +126,7 @@ func (h *helm) revise(ctx context.Context, revisions []corev1.Secret, deployed *
 			return err
 		}
 	}
+	h.dies("last")
 	return h.write(ctx, number, "deployed", manifest)
 }
 

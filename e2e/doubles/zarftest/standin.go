@@ -78,7 +78,8 @@ type Order string
 
 // The orders.
 const (
-	// Die makes it vanish in the middle of a deploy, as by kill -9: the release is pending.
+	// Die makes it vanish in the middle of a deploy, as by kill -9: the release is pending. With the argument "last" it
+	// vanishes before its last write, when the revision before is marked already.
 	Die Order = "die"
 	// Hang makes it stop there until it is asked to end.
 	Hang Order = "hang"
@@ -185,12 +186,17 @@ func (z *standIn) parse(args []string) error {
 
 // interrupted does what a test has ordered for the middle of a deploy.
 func (z *standIn) interrupted(ctx context.Context) {
-	if _, ok := z.ordered(Die); ok {
-		_ = os.Remove(filepath.Join(z.dir, string(Die)))
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	}
+	z.dies("")
 	for _, hanging := z.ordered(Hang); hanging && ctx.Err() == nil; _, hanging = z.ordered(Hang) {
 		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// dies obeys the order to vanish there.
+func (z *standIn) dies(there string) {
+	if where, ok := z.ordered(Die); ok && where == there {
+		_ = os.Remove(filepath.Join(z.dir, string(Die)))
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
 }
 
