@@ -104,8 +104,8 @@ type Assignment struct {
 	Inside      []Pinned
 	// Sources are the places that embedded files came from, filled in with them.
 	Sources []ContentSource
-	// Origin is the place of what the target's manifests name, and Taken are artifacts that embedded files were taken from. Both are
-	// filled in with Version, and are for the ledger: no bundle has them.
+	// Origin is the place of what the target's manifests name, and Taken are artifacts that embedded files were taken from or that a range
+	// of versions came to. Both are filled in with Version, and are for the ledger: no bundle has them.
 	Origin Place
 	Taken  []Pinned
 	// Files are namespace.yaml, platform-config.* and reconciler.yaml, sorted by path. As in Kalypso,

@@ -180,6 +180,8 @@ func (p *pinning) complete(a *scheduler.Assignment, needs []need) error {
 			errs = append(errs, fmt.Errorf("%s: %w", n.place, p.refused(a, n)))
 		case found.Err != nil:
 			errs = append(errs, fmt.Errorf("%s: resolve %s: %w", n.place, n.Reference(), found.Err))
+		case n.edit != nil && n.exact(found) == "": // an engine would take the newest one
+			errs = append(errs, fmt.Errorf("%s: resolve %s: the version of %s is not known", n.place, n.Reference(), found.Revision))
 		}
 	}
 	return errors.Join(errs...)
@@ -237,6 +239,9 @@ func (p *pinning) check(a *scheduler.Assignment, before []need) error {
 		a.Pinned = append(a.Pinned, scheduler.Pinned{
 			Type: string(n.Kind), Name: n.Name(), Reference: n.Reference(), Digest: sources.DigestOf(n.Kind, found.Revision), Size: found.Size,
 		})
+		if from := before[i]; from.Semver != "" && from.Kind != bundle.ArtifactGit && found.Version != from.Semver {
+			a.Taken = append(a.Taken, scheduler.Pinned{Type: string(from.Kind), Name: from.Name(), Reference: from.Reference(), Digest: found.Revision, Version: found.Version})
+		}
 	}
 	if IsEmbedded(*a) {
 		return nil

@@ -188,6 +188,40 @@ func TestPinWritesDigestsAndVersions(t *testing.T) {
 	}
 }
 
+// An environment takes the version that was proved. Without a version in the file, clusters would follow the newest chart.
+func TestPinWritesTheVersionOfAChartThatIsSettled(t *testing.T) {
+	t.Parallel()
+	s := newSources(t)
+	proved, _ := s.push("org/app", "1.2.0", "files", nil)
+	s.push("org/app", "1.3.0", "newer", nil)
+	chart := func(version string) scheduler.Assignment {
+		return rendered("apiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmRepository\nmetadata: {name: r}\nspec: {type: oci, url: 'oci://" + s.registry + "/org'}\n---\n" +
+			"apiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmChart\nspec:\n  chart: app\n  version: " + version + "\n  sourceRef: {kind: HelmRepository, name: r}\n")
+	}
+	pinAt := func(version string, settled sources.Source) scheduler.ClusterTypeResult {
+		return pinned(t, sources.Options{At: func(_ string, of sources.Source) sources.Source {
+			of.Version, of.Revision = settled.Version, settled.Revision
+			return of
+		}}, chart(version))
+	}
+
+	for version, settled := range map[string]sources.Source{
+		"1.2.0": {Revision: proved.String()}, // a ledger keeps no version beside an exact one
+		"1.x":   {Revision: proved.String(), Version: "1.2.0"},
+	} {
+		ct := pinAt(version, settled)
+		require.Empty(t, ct.Failures, version)
+		a := ct.Assignments[0]
+		require.Regexp(t, `\n  version: "?1.2.0"?\n`, string(a.Files[1].Data), version)
+		require.Equal(t, "1.2.0", a.Version, version)
+		require.Equal(t, proved.String(), a.Pinned[0].Digest, version)
+	}
+	require.Equal(t, []scheduler.Pinned{{
+		Type: string(bundle.ArtifactChart), Name: s.registry + "/org/app", Reference: "oci://" + s.registry + "/org/app:1.x", Digest: proved.String(), Version: "1.2.0",
+	}}, pinAt("1.x", sources.Source{Revision: proved.String(), Version: "1.2.0"}).Assignments[0].Taken, "the ledger says what a range came to")
+	require.ErrorContains(t, pinAt("1.x", sources.Source{Revision: proved.String()}).Failures[0].Err, "the version of "+proved.String()+" is not known")
+}
+
 func TestPinFailsTheAssignmentsThatItCannotResolve(t *testing.T) {
 	t.Parallel()
 	s := newSources(t)

@@ -33,8 +33,14 @@ const needFields = 6
 func newNeeds(assignments []scheduler.Assignment, found []bundle.Artifact) Needs {
 	of := make(map[string]ledger.Key, len(assignments))
 	all := map[[needFields]string]bool{}
+	versioned := map[[needFields]string]bool{} // rows without a version that are there with one, too
 	add := func(k ledger.Key, kind, reference, digest, version string) {
-		all[[needFields]string{k.Registration, k.Workload, kind, reference, digest, version}] = true
+		row := [needFields]string{k.Registration, k.Workload, kind, reference, digest}
+		if version != "" {
+			versioned[row] = true
+			row[needFields-1] = version
+		}
+		all[row] = true
 	}
 	for _, a := range assignments {
 		key := ledger.Key{Registration: a.Registration, Workload: a.Workload}
@@ -58,7 +64,9 @@ func newNeeds(assignments []scheduler.Assignment, found []bundle.Artifact) Needs
 	}
 	sorted := make([][needFields]string, 0, len(all))
 	for row := range all {
-		sorted = append(sorted, row)
+		if !versioned[row] {
+			sorted = append(sorted, row)
+		}
 	}
 	slices.SortFunc(sorted, func(a, b [needFields]string) int { return slices.Compare(a[:], b[:]) })
 	var rows []byte

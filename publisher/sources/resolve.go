@@ -437,7 +437,7 @@ func (r *Resolver) registry(ctx context.Context, s Source, found *Resolution) er
 	version := s.Tag
 	switch {
 	case s.Revision != "":
-		version, found.Version = s.Revision, s.Version
+		version, found.Version = s.Revision, cmp.Or(s.Version, s.exactVersion())
 	case s.Semver != "":
 		tags, err := repo.Tags(ctx)
 		if err != nil {
@@ -460,6 +460,14 @@ func (r *Resolver) registry(ctx context.Context, s Source, found *Resolution) er
 	found.Revision = desc.Digest.String()
 	found.Annotated, found.Size, err = measure(ctx, repo, desc)
 	return err
+}
+
+// exactVersion returns the version that Semver names, if no other one can meet it.
+func (s Source) exactVersion() string {
+	if _, err := semver.StrictNewVersion(strings.TrimPrefix(s.Semver, "v")); err != nil {
+		return ""
+	}
+	return strings.ReplaceAll(s.Semver, "+", "_") // the tag
 }
 
 // repository opens the repository of s in its registry.
