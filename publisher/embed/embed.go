@@ -228,7 +228,8 @@ func (r *reader) each(ctx context.Context, all map[name]*content, failed map[nam
 }
 
 // pinImages resolves the images of all contents and writes their digests. Contents whose images are beyond the budget of their
-// registration fail; what a registry does not have keeps its tag.
+// registration fail, and so do those with an image of a digest that is settled, and that the registry does not give: its tag may be anything
+// now. What else a registry does not have keeps its tag.
 func (r *reader) pinImages(ctx context.Context, contents map[name]*content, failed map[name]error) error {
 	images := map[string][]sources.Source{}
 	of := map[*built][]*content{}
@@ -245,10 +246,17 @@ func (r *reader) pinImages(ctx context.Context, contents map[name]*content, fail
 		return err
 	}
 	for key, c := range contents {
-		for _, p := range c.Places {
-			if known := all[c.registration][p.Source]; known != nil && errors.Is(known.Err, meter.ErrExceeded) {
-				failed[key] = fmt.Errorf("image %s: %w", p.Reference(), known.Err)
+		check := func(s sources.Source, exceeded bool) {
+			known := all[c.registration][s]
+			if known != nil && known.Err != nil && (exceeded && errors.Is(known.Err, meter.ErrExceeded) || r.Resolver.IsSettled(c.registration, s)) {
+				failed[key] = fmt.Errorf("image %s: %w", s.Reference(), known.Err)
 			}
+		}
+		for _, s := range c.chartImages {
+			check(s, false)
+		}
+		for _, p := range c.Places {
+			check(p.Source, true)
 		}
 	}
 	for made, contents := range of {

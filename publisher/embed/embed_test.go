@@ -186,6 +186,24 @@ func TestImagesOfEmbeddedObjectsGetTheirDigests(t *testing.T) {
 	require.NotZero(t, list[1].Size)
 }
 
+// The digest that was proved is gone from the registry. What its tag names now is not what was proved.
+func TestAnImageThatWasWithdrawnFailsItsAssignment(t *testing.T) {
+	r := newRegistry(t)
+	r.push("web", "1", ocispec.MediaTypeImageConfig, ocispec.MediaTypeImageLayerGzip, []byte("another one"))
+	repo := filepath.Join(t.TempDir(), "app.git")
+	gittest.CommitFiles(t, repo, "main", map[string]string{"pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: a, image: '" + r.host + "/web:1'}]}\n"})
+	proved := digest.FromString("proved").String()
+	resolver := sources.NewResolver(sources.Options{Access: thisMachine(), At: func(_ string, s sources.Source) sources.Source {
+		if s.Kind == bundle.ArtifactImage {
+			s.Revision = proved
+		}
+		return s
+	}})
+	defer resolver.Close()
+	ct := publish(t, Options{Resolver: resolver}, embedded("t1", map[string]string{"repo": gittest.Serve(t, gittest.FullServer(repo)), "branch": "main"}))
+	require.Contains(t, failureOf(t, ct), "image "+r.host+"/web:1: there is no "+proved)
+}
+
 func TestAVersionIsWhatTheContentSays(t *testing.T) {
 	pod := func(label, image string) string {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {app.kubernetes.io/version: '" + label + "'}}\nspec: {containers: [{name: c, image: '" + image + "'}]}\n"

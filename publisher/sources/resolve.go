@@ -251,6 +251,11 @@ func (r *Resolver) of(ctx context.Context, s Source) *Resolution {
 	return found
 }
 
+// IsSettled reports whether Options.At says what a source is that a registration names.
+func (r *Resolver) IsSettled(registration string, s Source) bool {
+	return r.settled(For(context.Background(), registration), s) != s
+}
+
 // settled returns s in the state in which it is read for the registration of a context.
 func (r *Resolver) settled(ctx context.Context, s Source) Source {
 	if r.at == nil || s.Revision != "" {

@@ -11,8 +11,8 @@ import (
 type Checked struct {
 	// Missing are artifacts that no proof of the workload has, and own does not have.
 	Missing []ledger.Artifact
-	// Outside counts artifacts without a known digest that below names, too, or that allowFloating lets in: what clusters get is not
-	// known, and the gate's rule "pinned" decides.
+	// Outside counts artifacts without a known digest that below names without one, too, or that allowFloating lets in: what clusters get
+	// is not known, and the gate's rule "pinned" decides.
 	Outside int
 	// From is the revision below that it is made of; nil if own's entry keeps the one that it has.
 	From *ledger.Proof
@@ -33,12 +33,13 @@ func (d *Decision) Check(rendered ledger.Revision, k ledger.Key) (c Checked) {
 	}
 	proofs := t.proofs(d.Proofs[k])
 	for _, a := range rendered.Artifacts {
-		has := hasArtifact
+		var known bool
 		if a.Digest == "" {
-			has = namesArtifact
+			known = t.floats(a, proofs)
+		} else {
+			known = slices.ContainsFunc(proofs, func(p *ledger.Proof) bool { return hasArtifact(p.Artifacts, a) }) ||
+				slices.ContainsFunc(t.own, func(r ledger.Revision) bool { return hasArtifact(r.Artifacts, a) })
 		}
-		known := slices.ContainsFunc(proofs, func(p *ledger.Proof) bool { return has(p.Artifacts, a) }) ||
-			slices.ContainsFunc(t.own, func(r ledger.Revision) bool { return has(r.Artifacts, a) })
 		switch {
 		case a.Digest == "" && (known || d.floating):
 			c.Outside++
@@ -65,9 +66,16 @@ func (d *Decision) Check(rendered ledger.Revision, k ledger.Key) (c Checked) {
 	return c
 }
 
-// namesArtifact reports whether a list has an artifact by the same reference.
-func namesArtifact(all []ledger.Artifact, a ledger.Artifact) bool {
-	return slices.ContainsFunc(all, func(b ledger.Artifact) bool { return b.Type == a.Type && b.Reference == a.Reference })
+// floats reports whether own has an artifact by the same reference without a known digest, or the newest proof that names it. One that was
+// proved by its digest, and has none any more, may be anything.
+func (t *Take) floats(a ledger.Artifact, proofs []*ledger.Proof) bool {
+	same := func(b ledger.Artifact) bool { return b.Type == a.Type && b.Reference == a.Reference }
+	bare := func(b ledger.Artifact) bool { return same(b) && b.Digest == "" }
+	if slices.ContainsFunc(t.own, func(r ledger.Revision) bool { return slices.ContainsFunc(r.Artifacts, bare) }) {
+		return true
+	}
+	i := slices.IndexFunc(proofs, func(p *ledger.Proof) bool { return slices.ContainsFunc(p.Artifacts, same) })
+	return i >= 0 && !slices.ContainsFunc(proofs[i].Artifacts, func(b ledger.Artifact) bool { return same(b) && b.Digest != "" })
 }
 
 // proofs returns what was proved below, newest first: the revision that is taken, and proofs that were seen.

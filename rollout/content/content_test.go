@@ -645,7 +645,13 @@ func TestCheck(t *testing.T) {
 			s.prod.Revisions[0].In = []ledger.Stay{{Since: ago(90), Record: rec(90), BaseCommit: "b1", From: from("1.0", 100)}}
 			s.prod.Proofs = []ledger.Proof{proofOf("1.5", 50), proofOf("1.0", 100)}
 		}, render("1.5", elsewhere), true, "1.5"},
-		{"a tag without a digest that below names, too", func(*situation) {}, render("2.0", func(r *ledger.Revision) { r.Artifacts[0].Digest = "" }), true, "2.0"},
+		{"a tag without a digest that below names by its digest: it may have been withdrawn", func(*situation) {}, render("2.0", func(r *ledger.Revision) { r.Artifacts[0].Digest = "" }), false, "2.0"},
+		{"a tag without a digest that below names without one, too", func(s *situation) {
+			s.stage.Revisions[0].Artifacts[0].Digest = ""
+		}, render("2.0", func(r *ledger.Revision) { r.Artifacts[0].Digest = "" }), true, "2.0"},
+		{"a tag without a digest that own has without one", func(s *situation) {
+			s.prod.Revisions[0].Artifacts[0] = ledger.Artifact{Type: bundle.ArtifactImage, Reference: "web:2.0"}
+		}, render("2.0", func(r *ledger.Revision) { r.Artifacts[0].Digest = "" }), true, "2.0"},
 		{"a tag without a digest that nobody below names", func(*situation) {}, render("2.0", func(r *ledger.Revision) { r.Artifacts[0].Reference, r.Artifacts[0].Digest = "evil:1", "" }), false, "2.0"},
 		{"the same where what moves is let in", func(s *situation) { s.Policy.Gate.AllowFloating = true }, render("2.0", func(r *ledger.Revision) { r.Artifacts[0].Reference, r.Artifacts[0].Digest = "evil:1", "" }), true, "2.0"},
 		{"an exempt workload", func(s *situation) { s.Policy.Gate.Content.Exempt.Registrations = []string{"shop"} }, render("7.0"), true, ""},

@@ -48,6 +48,7 @@ type state struct {
 	at, version string
 	free        bool // at its head
 	proved      bool
+	earlier     bool // of a proof that neither own has nor is to get
 	record      ledger.Record
 }
 
@@ -58,6 +59,8 @@ func (s state) newer(other state) bool {
 		return s.free
 	case s.proved != other.proved:
 		return s.proved
+	case s.earlier != other.earlier:
+		return other.earlier
 	}
 	return s.record.Compare(other.record) > 0
 }
@@ -97,6 +100,13 @@ func (d *Decision) Reading(q Question) *Reading {
 			r.add(t.Registration, t.Entry.Source, t.Entry.Targets, t.Entry.Artifacts, state{record: cmp.Or(stay.From.Record, stay.Record)})
 		}
 	}
+	for k, proofs := range d.Proofs { // which own's manifests may name
+		for _, p := range proofs {
+			if !p.Proved.IsZero() {
+				r.addVersions(k.Registration, p.Artifacts, state{earlier: true, record: p.Record})
+			}
+		}
+	}
 	return r
 }
 
@@ -124,6 +134,11 @@ func (r *Reading) add(registration string, source ledger.Source, targets []ledge
 		s.at = from.Commit
 		r.settle(placeOf(registration, from), s)
 	}
+	r.addVersions(registration, artifacts, s)
+}
+
+// addVersions notes what references came to.
+func (r *Reading) addVersions(registration string, artifacts []ledger.Artifact, s state) {
 	for _, a := range artifacts {
 		s.at, s.version = a.Digest, a.Version
 		at := reference{registration, a.Type, a.Reference}

@@ -79,6 +79,22 @@ func TestAProvedWorkloadIsReadWhereItWasProved(t *testing.T) {
 	require.Equal(t, "new waits: stage does not have it; if it never will, exempt shop/new in the PromotionPolicy, or publish with --unproved REASON --unproved-workload shop/new", r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), news: made("2.0")})[news])
 }
 
+// prod's own repository may name any image that was proved: by its digest of then, wherever its tag is now.
+func TestAnImageOfAnEarlierProofIsReadByItsDigest(t *testing.T) {
+	s := usual()
+	elsewhere := func(r *ledger.Revision) { r.Source.Repo, r.Targets[0].Source.Repo = prodRepo, prodRepo }
+	mine := made("1.0", elsewhere)
+	mine.In = s.prod.Revisions[0].In
+	s.prod.Revisions[0] = mine
+	s.prod.Proofs = []ledger.Proof{proofOf("1.5", 50), proofOf("1.0", 100)}
+	s.prod.Proofs[0].Artifacts = append(s.prod.Proofs[0].Artifacts, ledger.Artifact{Type: bundle.ArtifactImage, Reference: "web:1.0", Digest: digest.FromString("moved").String()})
+	r := s.reading()
+	for _, v := range []string{"1.0", "1.5", "2.0"} {
+		got, _ := r.Version("shop", bundle.ArtifactImage, "web:"+v)
+		require.Equal(t, digest.FromString(v).String(), got, "what own has counts before an earlier proof")
+	}
+}
+
 // A force-push has removed the commit that stage has proved, so the head was read.
 func TestTheHeadInPlaceOfAProvedCommitIsTakenIfAllOfItIsKnown(t *testing.T) {
 	const waits = "cart waits: commit commit  is gone from main of https://git.example/shop, which has other content now"
