@@ -58,12 +58,23 @@ func (p *pinning) content(at sourceFolder) (folderContent, error) {
 	var images []sources.Source
 	content.needs, images = needsInside(files, replacedIn(files, at.dir))
 	content.version = cmp.Or(chartIn(files, at.dir), VersionIn(files, images))
-	for _, f := range files {
-		found, _ := DescriptorsIn(f)
-		content.descriptors = append(content.descriptors, found...)
-	}
+	content.descriptors = descriptorsOf(files)
 	p.contents[at] = content
 	return content, nil
+}
+
+// DescriptorsBelow returns the DeploymentDescriptors below a folder, whatever the folder holds beside them.
+func DescriptorsBelow(fsys fs.FS, dir string) ([]Descriptor, error) {
+	files, err := manifestsIn(fsys, dir)
+	return descriptorsOf(files), err
+}
+
+func descriptorsOf(files []scheduler.File) (all []Descriptor) {
+	for _, f := range files {
+		found, _ := DescriptorsIn(f)
+		all = append(all, found...)
+	}
+	return all
 }
 
 // manifestsIn reads the YAML files below dir. A dir that is not there has none: the engine says so.

@@ -194,7 +194,7 @@ func (q request) key(how method) string {
 		text = fmt.Append(nil, parts...)
 	}
 	sum := sha256.Sum256(text)
-	return "embedded-3-" + hex.EncodeToString(sum[:])
+	return "embedded-4-" + hex.EncodeToString(sum[:])
 }
 
 // entry is what the cache keeps: content, and the objects that it was built from.

@@ -214,12 +214,15 @@ func TestAVersionIsWhatTheContentSays(t *testing.T) {
 		"described/a.yaml": pod("2.4.1", "shop:1"), "described/b.yaml": descriptor,
 		"label/a.yaml": pod("2.4.1", "shop:1"), "tag/a.yaml": pod("", "shop:1.1"), "none/a.yaml": configMap,
 		"kustomized/a.yaml": pod("", "shop:1"), "kustomized/kustomization.yaml": "resources: [a.yaml]\nlabels: [{pairs: {app.kubernetes.io/version: '3.0'}}]\n",
+		"built/a.yaml": pod("", "shop:1"), "built/kustomization.yaml": "resources: [a.yaml]\n", "built/descriptor.yaml": descriptor,
+		"chart/Chart.yaml": "{apiVersion: v2, name: web, version: 1.2.3, appVersion: '7.1'}", "chart/templates/a.yaml": configMap,
+		"both/Chart.yaml": "{apiVersion: v2, name: web, version: 1.2.3}", "both/templates/a.yaml": configMap, "both/descriptor.yaml": descriptor,
 	})
 	url := gittest.Serve(t, gittest.FullServer(repo))
 	version := func(path string) string {
 		return only(t, publish(t, Options{KeepTags: true}, embedded("t1", map[string]string{"repo": url, "branch": "main", "path": path}))).Version
 	}
-	for path, want := range map[string]string{"described": "9.9", "label": "2.4.1", "tag": "1.1", "kustomized": "3.0"} {
+	for path, want := range map[string]string{"described": "9.9", "label": "2.4.1", "tag": "1.1", "kustomized": "3.0", "built": "9.9", "chart": "7.1", "both": "9.9"} {
 		require.Equal(t, want, version(path), path)
 	}
 	require.Regexp(t, "^[0-9a-f]{12}$", version("none"), "git's digest of the folder")

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/artifacts"
 )
 
 // method names the way to make content of files.
@@ -84,9 +85,12 @@ func (r *reader) make(ctx context.Context, t *tree, q request, how method) (*bui
 		err = made.chart(ctx, r, t, q)
 	case releaseMethod:
 		made.Release = true
-		return made, nil
+		return made, made.describe(t)
 	default:
 		err = made.plain(ctx, r, t, q)
+	}
+	if err == nil {
+		err = made.describe(t)
 	}
 	taken, isFlux := t.FS.(*fluxFS)
 	if isFlux {
@@ -100,6 +104,14 @@ func (r *reader) make(ctx context.Context, t *tree, q request, how method) (*bui
 		err = fmt.Errorf("folder %q has no manifests", q.dir)
 	}
 	return made, err
+}
+
+// describe reads the DeploymentDescriptors below the folder, as pinning does.
+func (b *built) describe(t *tree) (err error) {
+	if t.FS != nil {
+		b.Descriptors, err = artifacts.DescriptorsBelow(t.FS, b.Dir)
+	}
+	return err
 }
 
 // shortObject is the number of digits of git's digest of a folder that make a version.

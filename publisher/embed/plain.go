@@ -91,8 +91,7 @@ func (b *built) plain(ctx context.Context, r *reader, t *tree, q request) error 
 			return err
 		}
 		f := scheduler.File{Path: name, Data: data}
-		found, only := artifacts.DescriptorsIn(f)
-		if b.Descriptors = append(b.Descriptors, found...); only {
+		if _, only := artifacts.DescriptorsIn(f); only {
 			return nil
 		}
 		if err := checkObjects(name, data); err != nil {
