@@ -568,8 +568,12 @@ func (d *decider) undoneBelow(w *work, c *candidate) *ledger.Undone {
 	return nil
 }
 
-// undoneHere returns own's mark of what was made of a candidate; nil if there is none in force.
+// undoneHere returns own's mark of what was made of a candidate; nil if there is none in force. Where own still has content that is made of it,
+// own's part alone was taken back: that revision of own stays out, and the next one of own may come.
 func (d *decider) undoneHere(w *work, c *candidate) *ledger.Undone {
+	if w.mine != nil && w.stay.From.Revision == c.Revision {
+		return nil
+	}
 	i := slices.IndexFunc(w.marks, func(u ledger.Undone) bool { return !c.Removal && u.From == c.Revision })
 	if i < 0 {
 		return nil

@@ -318,6 +318,10 @@ func TestDecide(t *testing.T) {
 		{"undone here", func(s *situation) {
 			s.Own.Undone = []ledger.Undone{{Key: cart, From: s.stage.Revisions[0].Revision, At: ago(2), Record: rec(2)}}
 		}, content.Admitted, "cart 2.0 waits for stage: undone in prod since 2026-11-23 10:00"},
+		{"undone here, and what it went back to is made of the same", func(s *situation) {
+			s.prod.Revisions[0].In[0].From = from("2.0", 10)
+			s.Own.Undone = []ledger.Undone{{Key: cart, Version: "1.9", Revision: digest.FromString("prod's own"), From: s.stage.Revisions[0].Revision, At: ago(2), Record: rec(2)}}
+		}, content.Proved, "cart 1.9 stays out: undone in prod since 2026-11-23 10:00"},
 		{"undone here, and resumed with again", func(s *situation) {
 			s.Own.Undone = []ledger.Undone{{Key: cart, From: s.stage.Revisions[0].Revision, At: ago(2), Record: rec(2)}}
 			s.Again = ago(1)

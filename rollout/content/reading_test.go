@@ -95,6 +95,23 @@ func TestAnImageOfAnEarlierProofIsReadByItsDigest(t *testing.T) {
 	}
 }
 
+// The team changed the folder that only prod has, and prod undid that. The next change of that folder comes with the commit that stage reads.
+func TestTheNextChangeOfProdsOwnComesAfterAnUndo(t *testing.T) {
+	s := usual()
+	s.prod.Revisions[0] = made("2.0")
+	s.prod.Revisions[0].In = []ledger.Stay{{Since: ago(8), Record: rec(8), BaseCommit: "b1", From: from("2.0", 10)}}
+	bad := made("2.0", func(r *ledger.Revision) { r.Targets[0].ID = "bad" })
+	s.Own.Undone = []ledger.Undone{{Key: cart, Revision: bad.Revision, From: s.stage.Revisions[0].Revision, At: ago(2), Record: rec(2)}}
+	stage := &s.stage.Revisions[0]
+	stage.Source.Commit, stage.Targets[0].Source.Commit = "later", "later"
+	r := s.reading()
+	require.Equal(t, "later", r.Commit("shop", shopRepo, "main"))
+	next := made("2.0", func(r *ledger.Revision) {
+		r.Source.Commit, r.Targets[0].Source.Commit, r.Targets[0].ID = "later", "later", "mended"
+	})
+	require.Empty(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: next}))
+}
+
 // A force-push has removed the commit that stage has proved, so the head was read.
 func TestTheHeadInPlaceOfAProvedCommitIsTakenIfAllOfItIsKnown(t *testing.T) {
 	const waits = "cart waits: commit commit  is gone from main of https://git.example/shop, which has other content now"
