@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -90,15 +91,16 @@ func (f *Facts) decided(ctx context.Context, policy promotion.Policy, platform s
 		found = append(found, more...)
 	}
 	if err == nil && f.Carry {
-		f.carry(ctx, found, trust)
+		f.carry(ctx, found, trust, workloads)
 	}
 	return found, trust, err
 }
 
-// carry puts to Location the decisions that count and that are not there. What it cannot put counts all the same.
-func (f *Facts) carry(ctx context.Context, found []decisions.Found, trust decisions.Trust) {
+// carry puts to Location the decisions that count and that are not there, of those about the content of workloads the ones about these
+// revisions of the environment below, which were looked for there. What it cannot put counts all the same.
+func (f *Facts) carry(ctx context.Context, found []decisions.Found, trust decisions.Trust, about []bundle.DecisionWorkload) {
 	for _, l := range decisions.List(found, trust) {
-		if !l.Valid || l.Tag != "" || l.IsContent() {
+		if !l.Valid || l.Tag != "" || l.IsContent() && (l.From != trust.Policy.Below() || !slices.Contains(about, l.Workload)) {
 			continue
 		}
 		if _, err := decisions.Put(ctx, f.Location, f.Options, l.Envelope); err != nil && !errors.Is(err, decisions.ErrNewer) {

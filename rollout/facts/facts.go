@@ -60,8 +60,8 @@ type Facts struct {
 	Memory *Memory
 	// Decisions are further sources of decisions beside Location, such as a hub.
 	Decisions []func(ctx context.Context, environment string) ([]decisions.Found, error)
-	// Carry has the decisions that count, and that another source alone has, put to Location, where those see them who ask no hub. Those
-	// about workloads stay where they are.
+	// Carry has the decisions that count, and that another source alone has, put to Location, where those see them who ask no hub; of those
+	// about workloads the ones that still matter.
 	Carry bool
 	// Check has the options of external checks.
 	Check CheckOptions

@@ -136,8 +136,10 @@ func (c *chain) dev(well bool) {
 }
 
 // entry decides what may enter prod.
-func (c *chain) entry(unproved string) (*Entry, error) {
-	f := c.facts()
+func (c *chain) entry(unproved string) (*Entry, error) { return c.ask(c.facts(), unproved) }
+
+// ask is entry by facts.
+func (c *chain) ask(f *Facts, unproved string) (*Entry, error) {
 	f.Clusters = func(context.Context, string) ([]scheduler.Cluster, error) { return c.clusters, nil }
 	policy := promotion.Policy{Name: "chain", Environment: "prod", Chain: []string{"dev", "prod"}, Gate: promotion.Default(), Rings: []string{"canary", "stable"}}
 	policy.Gate.Content.Held = true
@@ -348,6 +350,46 @@ func TestWhatIsRejectedWhileProdIsRenderedDoesNotCome(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, e.Awaiting(), 1)
 	require.Contains(t, e.Awaiting()[0].Reason, "cart v3 waits for dev: ")
+}
+
+// What people decided about workloads on a page of the hub is brought to the registry as far as it matters, where those see it who ask no hub.
+func TestADecisionAboutAWorkloadThatAHubHasComesToTheRegistry(t *testing.T) {
+	t.Parallel()
+	c := ready(t)
+	e, err := c.entry("")
+	require.NoError(t, err)
+	signer, err := signature.LoadED25519Signer(c.anna)
+	require.NoError(t, err)
+	var atHub []decisions.Found
+	for _, revision := range []digest.Digest{e.Decision.Take(cartKey).Proof.Revision, digest.FromString("of last year")} {
+		envelope, err := bundle.SealDecision(bundle.Decision{
+			Schema: bundle.DecisionSchema, Action: bundle.Reject, Platform: "coffee", Environment: "prod", From: "dev", By: "anna", Reason: "orders fail", IssuedAt: c.now,
+			Workload: content.Subject{Key: cartKey, Revision: revision}.Decides(),
+		}, signer)
+		require.NoError(t, err)
+		atHub = append(atHub, decisions.Found{Envelope: envelope, Source: "the hub"})
+	}
+	for _, carry := range []bool{false, true} {
+		f := c.facts()
+		f.Carry = carry
+		f.Decisions = append(f.Decisions, func(context.Context, string) ([]decisions.Found, error) { return atHub, nil })
+		e, err = c.ask(f, "")
+		require.NoError(t, err)
+		require.Contains(t, e.Decision.Take(cartKey).Waits, "rejected by anna (orders fail)", "by who asks the hub")
+		there, err := decisions.ReadAll(t.Context(), c.loc, c.opts, "prod", nil)
+		require.NoError(t, err)
+		e, err = c.entry("")
+		require.NoError(t, err)
+		if !carry {
+			require.Empty(t, there)
+			require.Empty(t, e.Decision.Take(cartKey).Waits)
+			continue
+		}
+		require.Len(t, there, 1)
+		require.Equal(t, atHub[0].Envelope, there[0].Envelope)
+		require.Contains(t, e.Decision.Take(cartKey).Waits, "rejected by anna (orders fail)", "by who asks no hub")
+	}
+	require.Empty(t, c.warnings)
 }
 
 func TestWhoHasToOverrideFirst(t *testing.T) {
