@@ -117,14 +117,18 @@ type Take struct {
 	Open bool `json:"open"`
 	// Overridden says who let it in without a proof by overriding the rule "content", and why; empty if it needed none of that.
 	Overridden string `json:"overridden,omitempty"`
-	// Newer is what the environment below has or had that own may still get, newest first.
+	// Newer is what the environment below has or had that own may still get, newest first. Own is what own has, by the revision below that it was made
+	// of, if its files stay unless people override that; else nil.
 	Newer []Newer `json:"-"`
+	Own   *Newer  `json:"-"`
 	// Proof is the revision below that a proved one is made of, and Entry is what own has; nil if there is none.
 	Proof *ledger.Proof    `json:"-"`
 	Entry *ledger.Revision `json:"-"`
 	// Moves is true if own would get something else than it has, by the proof or because the entry has met the numbers with the base
 	// commit that own will run.
 	Moves bool `json:"moves,omitempty"`
+	// Rebased is true if own would get what it has beside another base commit than it has that with.
+	Rebased bool `json:"-"`
 	// Waits says why something newer, which below has, does not come, or that below undid what it had last, or own what below does not have;
 	// empty if nothing waits.
 	Waits string `json:"waits,omitempty"`
@@ -388,7 +392,7 @@ func Open(q Question) (all []Subject) {
 		var open []Subject
 		for _, c := range w.candidates {
 			about := Subject{k, c.Revision}
-			if w.has(&c) || d.isPast(w, &c) && !d.isOfUse(w, &c) || slices.Contains(open, about) {
+			if w.has(&c) && !d.stays(w) || d.isPast(w, &c) && !d.isOfUse(w, &c) || slices.Contains(open, about) {
 				continue
 			}
 			open = append(open, about)
@@ -712,8 +716,13 @@ func (d *decider) take(w *work) (Take, bool) {
 	newest := w.comes()
 	byHand := w.asked && w.pick != nil && w.pick.overridden != "" // also where nothing new may come
 	for _, c := range w.candidates {
-		if !c.past && !w.has(&c) {
-			t.Newer = append(t.Newer, Newer{c.Proof, c.version, c.blocked, c.fails})
+		switch n := (Newer{c.Proof, c.version, c.blocked, c.fails}); {
+		case c.past:
+		case !w.has(&c):
+			t.Newer = append(t.Newer, n)
+		case d.stays(w):
+			n.Version = w.mine.Version
+			t.Own = &n
 		}
 	}
 	switch {
@@ -723,6 +732,7 @@ func (d *decider) take(w *work) (Take, bool) {
 	case w.pick != nil && t.Open, w.pick != nil && byHand:
 		t.Kind, t.Proof, t.Removed, w.taken = Proved, &w.pick.Proof, w.pick.Removal, true
 		t.Moves = w.mine == nil || w.pick.Removal || w.pick.Revision != w.stay.From.Revision || w.pick.Record != w.stay.From.Record
+		t.Rebased = !t.Moves && !d.isBase(w.stay.BaseCommit)
 		if w.pick.unproved || !t.Open {
 			t.Overridden = w.pick.overridden
 		}
@@ -773,6 +783,9 @@ func (d *decider) runs(w *work) bool {
 		return c.Revision == from.Revision && c.Record == from.Record && !c.Removal
 	})
 }
+
+// stays reports whether the files of what own has stay beside the base that it will run, unless people override that.
+func (d *decider) stays(w *work) bool { return w.mine != nil && !d.runs(w) }
 
 // covers reports whether a revision of the environment below has the content of one that own has, of which it is not known from what it
 // was made: the same object, each artifact, and the same folders where both read the same.

@@ -353,6 +353,11 @@ func TestDecide(t *testing.T) {
 			s.prod.Proofs = []ledger.Proof{proofOf("1.0", 100, func(p *ledger.Proof) { p.Met = append(p.Met, ledger.Met{BaseCommit: "b2"}) })}
 			s.count.Cohort = counted(0, 2)
 		}, content.Proved, "cart 2.0 waits for stage: 0 of 2 clusters"}, // what runs, anew
+		{"the base moves, and the group overrides that stage has not run with it what prod has", func(s *situation) {
+			s.leads(&s.Policy.Gate.Override)
+			s.BaseCommit, s.Decisions, s.count.Cohort = "b2", []content.Decided{overrides("content")}, counted(0, 2)
+			s.mine().From = from("2.0", 10)
+		}, content.Proved, ""},
 		{"the base moves, and stage still has what runs", func(s *situation) {
 			s.BaseCommit = "b2"
 			s.stage.Revisions[0] = revision("stage", "1.0", ledger.Stay{Since: ago(100), Record: rec(100), BaseCommit: "b2"})

@@ -395,7 +395,7 @@ func (e *Entry) Moves() string {
 		switch {
 		case t.Moves && t.Kind == content.Proved:
 			all = append(all, fmt.Sprint(t.Key, " ", t.Proof.Record, " ", t.Proof.Revision))
-		case t.Moves:
+		case t.Moves, t.Rebased:
 			all = append(all, fmt.Sprint(t.Key, " ", e.ask.BaseCommit))
 		case t.Kind == content.Proved && t.IsElsewhere():
 			all = append(all, fmt.Sprint(t.Key, " at ", t.Proof.Source.Commit))
@@ -414,6 +414,9 @@ func (e *Entry) Moves() string {
 
 // proofsAt is the time from which a record may be made for proofs alone.
 func (e *Entry) proofsAt() time.Time { return e.issued.Add(publisher.ProofsEvery) }
+
+// Open reports whether anything new may come: neither is the environment closed, nor a batch under way.
+func (e *Entry) Open() bool { return e.asked.Closed == "" }
 
 // NextLook returns the earliest moment at which time alone lets something enter, or has proofs written; zero if there is none.
 func (e *Entry) NextLook() time.Time {

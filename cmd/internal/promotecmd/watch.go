@@ -37,6 +37,8 @@ type watching struct {
 	renewal    time.Time // when a release has to be renewed; zero if none has to be
 	rings      env.Rings
 	moved      map[string]string // what was proved when an environment was published last; see facts.Entry.Moves
+	// behind are the environments that hold content and got nothing of what was pushed, because they were closed or waited then.
+	behind map[string]bool
 
 	// What a turn reads first: what promotes, the first environment of the chain, and the environments that are in it.
 	promoter *promote.Promoter
@@ -45,10 +47,11 @@ type watching struct {
 }
 
 // environment is one that could be read. The name of its platform is empty if there is no Platform object, and its source if the
-// platform is one environment. Held is true if it holds content.
+// platform is one environment. Held is true if it holds content, which enters at the times of schedule.
 type environment struct {
 	name, platform, source string
 	held                   bool
+	schedule               promotion.Schedule
 }
 
 // goOn runs passes again and again.
@@ -63,7 +66,7 @@ func (p *promoting) goOn(cmd *cobra.Command) error {
 	case p.options.PausedToo:
 		return cli.Usagef("--paused-too is not for --watch: a pause holds for automation")
 	}
-	w := &watching{promoting: p, printed: map[string]string{}, unfinished: map[string]string{}, moved: map[string]string{}}
+	w := &watching{promoting: p, printed: map[string]string{}, unfinished: map[string]string{}, moved: map[string]string{}, behind: map[string]bool{}}
 	if err := w.follow(); err != nil {
 		return err
 	}
@@ -117,6 +120,7 @@ func (w *watching) promote(ctx context.Context, cmd *cobra.Command, t *watch.Tur
 	if t.Now.Before(soonest) && (moved || tooSoon) {
 		t.At(soonest)
 	}
+	w.noteClosed(t)
 	w.promoter.Due = w.due(t)
 	if options.Quiet {
 		j.Same()
@@ -149,6 +153,9 @@ func (w *watching) promote(ctx context.Context, cmd *cobra.Command, t *watch.Tur
 	}
 	if lost != nil {
 		return lost
+	}
+	for _, r := range results {
+		w.behind[r.Environment] = !r.Published && (w.behind[r.Environment] || !options.Quiet)
 	}
 	if !options.Quiet {
 		w.state, w.pushed, w.renewAt = state, t.Now, t.Now.Add(watch.ForAnything)
@@ -191,7 +198,18 @@ func (w *watching) soonest(ctx context.Context, t *watch.Turn) (soonest time.Tim
 	return soonest, t.Now.Before(at), nil
 }
 
-// due returns the function by which an environment that holds content is published because something was proved, once for the same.
+// noteClosed notes the environments that take nothing new now, and looks again when they do.
+func (w *watching) noteClosed(t *watch.Turn) {
+	for _, e := range w.chain {
+		if why, opens := gate.Closed(e.schedule, t.Now); e.held && why != "" {
+			w.behind[e.name] = true
+			t.At(opens)
+		}
+	}
+}
+
+// due returns the function by which an environment that holds content is published because something was proved, once for the same, or because
+// it opens: what it alone has waits for nothing else.
 func (w *watching) due(t *watch.Turn) func(context.Context, *platform.Loaded, promotion.Policy) (bool, error) {
 	return func(ctx context.Context, target *platform.Loaded, policy promotion.Policy) (bool, error) {
 		entry, err := w.entry(ctx, target, policy)
@@ -200,11 +218,11 @@ func (w *watching) due(t *watch.Turn) func(context.Context, *platform.Loaded, pr
 		}
 		t.At(entry.NextLook())
 		moves := entry.Moves()
-		if moves == "" || moves == w.moved[policy.Environment] {
-			return false, nil
+		if moves != "" && moves != w.moved[policy.Environment] {
+			w.moved[policy.Environment] = moves
+			return true, nil
 		}
-		w.moved[policy.Environment] = moves
-		return true, nil
+		return w.behind[policy.Environment] && entry.Open(), nil
 	}
 }
 
@@ -289,7 +307,7 @@ func (w *watching) readChain(ctx context.Context) error {
 			continue
 		}
 		w.chain = append(w.chain, environment{
-			loaded.Model.EnvironmentName(), loaded.Model.PlatformName(), name, policy.Below() != "" && policy.Gate.Content.Held,
+			loaded.Model.EnvironmentName(), loaded.Model.PlatformName(), name, policy.Below() != "" && policy.Gate.Content.Held, policy.Gate.Schedule,
 		})
 		if w.first == "" && (name != "" || loaded.Model.EnvironmentName() == policy.Chain[0]) { // PLATFORM may be another environment alone
 			w.first = policy.Chain[0]

@@ -1,6 +1,7 @@
 package promotecmd_test
 
 import (
+	"crypto"
 	"fmt"
 	"os"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/e2e/doubles/forgetest"
+	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
 // Others look at the next poll, or at the next event, which may be hours later.
@@ -441,6 +443,97 @@ func TestAPushToTheFolderOfProdAloneReachesIt(t *testing.T) {
 		w.pass(3 * time.Hour)
 		require.Equal(w.t, prod, w.records("prod"), "there is nothing more to say")
 	})
+}
+
+// What only prod has waits for nobody's proof: it comes when prod opens, and when a person resumes it, without another push.
+func TestWhatOnlyProdHasComesWhenProdOpens(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, `  environments:
+    - {name: prod, gate: {minReported: 100, schedule: {freeze: [{from: 2000-01-01T00:30:00Z, until: 2000-01-01T02:10:00Z, reason: sale}]}}}
+`, "dev", "prod")
+	w.embed("dev", "prod")
+	own := func(text string) {
+		w.Commit("app", "own/config.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: text}, data: {is: "+text+"}}\n")
+	}
+	w.Commit("app", "workload.yaml", workload+"    - {name: dev, environment: dev, manifests: {path: ./live}}\n    - {name: prod, environment: prod, manifests: {path: ./own}}\n")
+	own("one")
+	w.addCluster("plant-1", `""`, time.Time{})
+	w.bubble(func() {
+		w.must("publish", w.repo, "-e", "dev", "--to", w.to.String(), "--key", w.path("release.key"))
+		w.must("publish", w.repo, "-e", "prod", "--to", w.to.String(), "--key", w.path("release.key"), "--unproved", "the first time")
+		w.runs("plant-1")
+		w.watch(w.promote())
+		w.pass(40 * time.Minute)
+		own("two")
+		w.pass(89 * time.Minute)
+		require.Equal(w.t, "one", w.delivered("prod", ""), "it is frozen")
+		w.pass(time.Minute)
+		require.Equal(w.t, "two", w.delivered("prod", ""), "at the moment when the freeze ends")
+
+		w.must(w.rollout("pause", "prod", "--reason", "sale")...)
+		own("three")
+		w.pass(12 * time.Minute)
+		require.Equal(w.t, "two", w.delivered("prod", ""))
+		w.must(w.rollout("resume", "prod")...)
+		w.pass(6 * time.Minute)
+		require.Equal(w.t, "three", w.delivered("prod", ""))
+		records := w.records("prod")
+		w.pass(3 * time.Hour)
+		require.Equal(w.t, records, w.records("prod"), "there is nothing more to say")
+	})
+}
+
+// What prod has keeps its files beside another base commit until dev has run both together, or the group says that it may go on without.
+func TestAnOverrideOfWhatProdHasLetsItGoOnWithTheBase(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "", "dev", "prod")
+	anna, err := bundle.MarshalPublicKey(keyOf(w.newKey("anna")))
+	require.NoError(t, err)
+	released, err := bundle.MarshalPublicKey(keyOf(w.key))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(w.path("release.pub"), released, 0o644))
+	w.Commit("main", "promotion.yaml", fmt.Sprintf(`apiVersion: wherry.dev/v1alpha1
+kind: PromotionPolicy
+metadata: {name: edge}
+spec:
+  chain: [dev, prod]
+  groups: [{name: leads, members: [{name: anna, publicKey: %q}]}]
+  environments: [{name: prod, gate: {minReported: 100, override: {group: leads, required: 1}}}]
+`, anna))
+	w.embed("dev", "prod")
+	w.addCluster("plant-1", `""`, time.Time{})
+	override := func(args ...string) string {
+		return w.must(append([]string{"gate", "override", w.repo, "-e", "prod", "--to", w.to.String(), "--release-key", w.path("release.pub"), "--key", w.path("anna.key"), "--reason", "orders fail"}, args...)...)
+	}
+	stays := func() bool {
+		tree := w.tree("prod", "")
+		defer tree.Close()
+		return tree.Assignments[0].HeldFrom != nil
+	}
+	w.bubble(func() {
+		l := w.watch(w.promote())
+		w.pass(time.Minute)
+		w.runs("plant-1")
+		w.pass(29 * time.Minute)
+		require.Equal(w.t, "one", w.delivered("prod", ""))
+		w.push("base")
+		w.pass(11 * time.Minute)
+		override("--rule", "reported", "--rule", "compliant")
+		w.pass(6 * time.Minute)
+		require.Equal(w.t, "base", w.has("prod"), l.out.String())
+		require.True(w.t, stays())
+		require.Contains(w.t, override("--workload", "web/web", "--rule", "content"), "dev has not run it well with base commit ")
+		w.pass(6 * time.Minute)
+		require.False(w.t, stays(), l.out.String())
+	})
+}
+
+func keyOf(k *keys.Key) crypto.PublicKey {
+	public, err := k.PublicKey()
+	if err != nil {
+		panic(err)
+	}
+	return public
 }
 
 // Teams that push all the time make few records: of the first environment one in five minutes, and of others one in ten for proofs alone.

@@ -142,25 +142,29 @@ func (d *deciding) aboutWorkload(cmd *cobra.Command, said *bundle.Decision) (wha
 	return what, found, err
 }
 
-// newer returns what is decided about: the newest that the environment does not have, or that of --revision.
+// newer returns what is decided about: the newest that the environment does not have, else what it has if its files stay, or that of --revision.
 func (d *deciding) newer(t *content.Take) (content.Newer, error) {
 	below, own := d.policy.Below(), d.policy.Environment
 	if t.Kind == content.Head {
 		return content.Newer{}, cli.Fail(cli.No, fmt.Errorf("%s takes %s without a proof: content.exempt of its policy names it", own, show.Cell(t.Key.String())), "")
 	}
-	i := slices.IndexFunc(t.Newer, func(n content.Newer) bool {
+	all := t.Newer
+	if t.Own != nil {
+		all = append(slices.Clone(all), *t.Own)
+	}
+	i := slices.IndexFunc(all, func(n content.Newer) bool {
 		return strings.HasPrefix(string(n.Revision), "sha256:"+strings.ToLower(d.revision))
 	})
 	switch {
-	case d.revision == "" && len(t.Newer) > 0:
-		return t.Newer[0], nil
+	case d.revision == "" && len(all) > 0:
+		return all[0], nil
 	case d.revision != "" && i >= 0:
-		return t.Newer[i], nil
-	case len(t.Newer) == 0:
+		return all[i], nil
+	case len(all) == 0:
 		return content.Newer{}, cli.Fail(cli.No, fmt.Errorf("%s has nothing of %s that %s does not have", below, show.Cell(t.Key.String()), own), "publish it there first")
 	}
 	var known []string
-	for _, n := range t.Newer {
+	for _, n := range all {
 		known = append(known, shortRevision(n.Revision))
 	}
 	return content.Newer{}, cli.Fail(cli.No, fmt.Errorf("no revision of %s that waits begins with %s", show.Cell(t.Key.String()), show.Line(d.revision)), "known: "+strings.Join(known, ", "))
