@@ -4,6 +4,7 @@ package gittest
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -23,21 +24,15 @@ func Commit(repo, branch, dir string) (string, error) {
 	if err != nil && !errors.Is(err, git.ErrRepositoryAlreadyExists) {
 		return "", fmt.Errorf("make repository %s: %w", repo, err)
 	}
-	isNew := err == nil
-	store := filesystem.NewStorage(osfs.New(repo), cache.NewObjectLRUDefault())
-	head, err := store.Reference(plumbing.HEAD)
-	if err != nil {
-		return "", err
+	name := plumbing.NewSymbolicReference(plumbing.HEAD, plumbing.NewBranchReferenceName(branch))
+	store := newStore(repo)
+	if err == nil {
+		if err := store.SetReference(name); err != nil {
+			return "", err
+		}
 	}
-	name := plumbing.NewBranchReferenceName(branch)
-	if isNew {
-		head = plumbing.NewSymbolicReference(plumbing.HEAD, name)
-	}
-	if err := store.SetReference(plumbing.NewSymbolicReference(plumbing.HEAD, name)); err != nil {
-		return "", err
-	}
-	hash, err := commit(store, dir)
-	return hash, errors.Join(err, store.SetReference(head))
+	store.head = name
+	return commit(store, dir)
 }
 
 // CommitWorkTree commits all that is in the folder dir to the branch that is checked out there and returns the
@@ -47,11 +42,46 @@ func CommitWorkTree(dir, branch string) (string, error) {
 	if err != nil && !errors.Is(err, git.ErrRepositoryAlreadyExists) {
 		return "", fmt.Errorf("make repository in %s: %w", dir, err)
 	}
-	return commit(filesystem.NewStorage(osfs.New(filepath.Join(dir, git.GitDirName)), cache.NewObjectLRUDefault()), dir)
+	return commit(newStore(filepath.Join(dir, git.GitDirName)), dir)
+}
+
+// store is a repository's storage for a commit while others fetch from the repository. They see each reference as it was or
+// as it is: go-git by itself empties the file first.
+type store struct {
+	*filesystem.Storage
+	dir  string
+	head *plumbing.Reference // HEAD for this commit, and for nobody else; nil is that of the repository
+}
+
+func newStore(dir string) *store {
+	return &store{Storage: filesystem.NewStorage(osfs.New(dir), cache.NewObjectLRUDefault()), dir: dir}
+}
+
+func (s *store) Reference(name plumbing.ReferenceName) (*plumbing.Reference, error) {
+	if name == plumbing.HEAD && s.head != nil {
+		return s.head, nil
+	}
+	return s.Storage.Reference(name)
+}
+
+func (s *store) SetReference(r *plumbing.Reference) error {
+	temp, err := os.MkdirTemp(s.dir, "reference")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	from, to := filepath.Join(temp, "new"), filepath.Join(s.dir, filepath.FromSlash(r.Name().String()))
+	if err := os.WriteFile(from, []byte(r.Strings()[1]+"\n"), 0o644); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.Rename(from, to)
 }
 
 // commit commits dir to the branch that is HEAD.
-func commit(store *filesystem.Storage, dir string) (string, error) {
+func commit(store *store, dir string) (string, error) {
 	repository, err := git.Open(store, osfs.New(dir))
 	if err != nil {
 		return "", err
