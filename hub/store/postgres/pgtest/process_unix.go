@@ -138,17 +138,25 @@ func stat(pid int) (state string, parent int, ok bool) {
 	return fields[0], parent, err == nil
 }
 
-// stopped stops the server's first process, and returns its processes. A process that it started between the look and the kill would
-// hold the shared memory for a moment longer, and a server does not start beside that.
+// stopped stops the server's first process, and then returns all its processes. One that it starts between the look and the
+// kill would hold the shared memory for a moment longer, and a server does not start beside that; one that it has reaped is no
+// process any more.
 func (s *Server) stopped() []int {
-	first := s.pids()
-	if len(first) == 0 || syscall.Kill(first[0], syscall.SIGSTOP) != nil {
+	if first := s.pids(); len(first) == 0 || !stop(first[0]) {
 		return first
 	}
+	return s.pids()
+}
+
+// stop stops a process, and reports whether it was there. It returns when the process runs no more.
+func stop(pid int) bool {
+	if syscall.Kill(pid, syscall.SIGSTOP) != nil {
+		return false
+	}
 	for {
-		state, _, ok := stat(first[0])
+		state, _, ok := stat(pid)
 		if !ok || state == "T" || state == "Z" {
-			return s.pids()
+			return true
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -195,9 +203,9 @@ func (s *Server) Restart(t testing.TB) {
 // Pause stops all processes of the server, which hold their connections and answer nothing, until resume is called.
 func (s *Server) Pause(t testing.TB) (resume func()) {
 	t.Helper()
-	all := s.pids()
+	all := s.stopped()
 	for _, pid := range all {
-		require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+		require.True(t, stop(pid), "process %d of PostgreSQL has ended", pid)
 	}
 	return func() {
 		for _, pid := range all {
