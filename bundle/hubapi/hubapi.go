@@ -195,6 +195,8 @@ const (
 	KindReport  = "report"
 	// KindSession means that the person has signed in, and has to be sent to the login once more.
 	KindSession = "session"
+	// KindEndedSession means that the person has to sign in again.
+	KindEndedSession = "endedSession"
 )
 
 func (e *Error) Error() string { return e.Message }

@@ -25,7 +25,7 @@ func newLoginHubCommand() *cobra.Command {
 		Use:   "hub URL",
 		Short: "Sign in at a hub",
 		Long: `Sign in at a hub with your company's account: open the page that is printed, in a browser on whatever machine,
-and enter the code. The session lasts an hour at most; "wherry logout hub" ends it.
+and enter the code. Commands renew the session while the provider lets them; "wherry logout hub" ends it.
 
 If the hub has no such login, or with --token-stdin, the command takes an access token instead, from the
 terminal or from standard input. An admin of the hub makes one with "wherry hub access create". The first one
@@ -44,31 +44,32 @@ can read. Later commands with --hub send it to that URL and to no other.`,
 			if err != nil {
 				return err
 			}
-			session := !fromStdin
-			if session {
-				c.Token, err = signIn(cmd, c)
+			var login flags.HubLogin
+			if !fromStdin {
+				login, err = signIn(cmd, c)
 			}
 			if errors.Is(err, client.ErrNoSignIn) {
 				cmd.PrintErrf("note: %v\n", err)
-				session, err = false, nil
+				err = nil
 			}
-			if err == nil && !session {
-				c.Token, err = askToken(cmd, fromStdin)
+			if err == nil && login.Token == "" {
+				login.Token, err = askToken(cmd, fromStdin)
 			}
 			if err != nil {
 				return err
 			}
+			c.Token = login.Token
 			who, err := c.WhoAmI(cmd.Context())
 			if err != nil {
 				return loginHubFailure(err, args[0])
 			}
-			if err := flags.StoreHubLogin(args[0], c.Token, session); err != nil {
+			if err := flags.StoreHubLogin(args[0], login); err != nil {
 				return err
 			}
 			if u, _ := url.Parse(args[0]); u.Scheme == "http" && !oci.IsLoopback(u.Host) {
 				cmd.PrintErrln("note: the connection has no TLS: whoever is on the way can read the token")
 			}
-			cmd.PrintErrf("logged in to %s as %s, role %s%s\n", args[0], who.Name, who.Role, until(who.AccessToken))
+			cmd.PrintErrf("logged in to %s as %s, role %s%s\n", args[0], who.Name, who.Role, until(who.AccessToken, login.Renewal.Refresh != ""))
 			return nil
 		},
 	}
@@ -77,9 +78,9 @@ can read. Later commands with --hub send it to that URL and to no other.`,
 	return cmd
 }
 
-// signIn signs a person in with a browser, and returns the token of their session.
-func signIn(cmd *cobra.Command, c client.Client) (string, error) {
-	token, _, err := c.SignIn(cmd.Context(), func(p client.Prompt) {
+// signIn signs a person in with a browser, and returns their session.
+func signIn(cmd *cobra.Command, c client.Client) (flags.HubLogin, error) {
+	session, err := c.SignIn(cmd.Context(), func(p client.Prompt) {
 		cmd.PrintErrf("To sign in, open %s in a browser and enter the code %s\n", p.Address, p.Code)
 		if p.Complete != "" {
 			cmd.PrintErrf("or open %s\n", p.Complete)
@@ -88,20 +89,25 @@ func signIn(cmd *cobra.Command, c client.Client) (string, error) {
 	})
 	const again = "run the command again, or give an access token with --token-stdin"
 	switch {
-	case err == nil, errors.Is(err, client.ErrNoSignIn), cmd.Context().Err() != nil:
-		return token, err
+	case err == nil:
+		return flags.SessionLogin(session), nil
+	case errors.Is(err, client.ErrNoSignIn), cmd.Context().Err() != nil:
+		return flags.HubLogin{}, err
 	case errors.Is(err, client.ErrSignInRefused):
-		return "", cli.Fail(cli.Denied, err, again)
+		return flags.HubLogin{}, cli.Fail(cli.Denied, err, again)
 	case errors.Is(err, client.ErrSignInLate):
-		return "", cli.Fail(cli.Failed, err, again)
+		return flags.HubLogin{}, cli.Fail(cli.Failed, err, again)
 	case errors.Is(err, client.ErrProvider):
-		return "", cli.Fail(cli.Failed, err, "the hub's login file names that provider, and deviceClientID has to be a public client with the device flow; --token-stdin takes an access token")
+		return flags.HubLogin{}, cli.Fail(cli.Failed, err, "the hub's login file names that provider, and deviceClientID has to be a public client with the device flow; --token-stdin takes an access token")
 	}
-	return "", loginHubFailure(err, c.URL)
+	return flags.HubLogin{}, loginHubFailure(err, c.URL)
 }
 
-func until(t store.AccessToken) string {
-	if t.ExpiresAt.IsZero() {
+func until(t store.AccessToken, renewed bool) string {
+	switch {
+	case renewed:
+		return ", renewed by commands"
+	case t.ExpiresAt.IsZero():
 		return ""
 	}
 	return ", until " + t.ExpiresAt.UTC().Format("2006-01-02 15:04 MST")
@@ -127,15 +133,15 @@ token until it expires; "wherry hub access revoke" ends that.`,
 			if err != nil {
 				return err
 			}
-			token, session, err := flags.ForgetHubLogin(args[0])
+			login, err := flags.ForgetHubLogin(args[0])
 			if err != nil {
 				return err
 			}
-			if token == "" {
+			if login.Token == "" {
 				return cli.Fail(cli.No, fmt.Errorf("nothing is stored for %s", args[0]), storedLogins())
 			}
-			if session {
-				c.Token = token
+			if login.Session {
+				c.Token = login.Token
 				if _, err := c.SignOut(cmd.Context()); err != nil {
 					return cli.Fail(cli.Failed, fmt.Errorf("the session is forgotten here, and not ended: %w", err), "it ends by itself within the hour")
 				}

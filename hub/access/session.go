@@ -108,11 +108,15 @@ func (s Sessions) alive(kept store.AccessToken) (store.AccessToken, error) {
 	}
 	switch {
 	case !kept.RevokedAt.IsZero():
-		return kept, unauthenticated("the session was ended")
+		return kept, ended("the session was ended")
 	case kept.Waits, !now.Before(kept.CreatedAt.Add(s.Length)), now.Sub(used) >= s.Idle+useSessionEvery:
-		return store.AccessToken{}, unauthenticated("the session has ended")
+		return store.AccessToken{}, ended("the session has ended")
 	}
 	return kept, nil
+}
+
+func ended(message string) error {
+	return &hubapi.Error{Code: hubapi.CodeUnauthenticated, Kind: hubapi.KindEndedSession, Message: message}
 }
 
 // Begin begins the session of a person, and gives the browser its cookie. If the browser has one of that person already, it renews that
@@ -124,7 +128,8 @@ func (s Sessions) Begin(w http.ResponseWriter, r *http.Request, p Person) error 
 	}
 	kept, err := s.session(r)
 	if err == nil && kept.Subject == p.Subject && kept.Name == p.Name {
-		return s.renew(r.Context(), kept, p, now)
+		_, err = s.renew(r.Context(), kept, p, now)
+		return err
 	}
 	if _, err := s.End(w, r); err != nil { // somebody else signs in
 		return err
@@ -136,13 +141,42 @@ func (s Sessions) Begin(w http.ResponseWriter, r *http.Request, p Person) error 
 	return err
 }
 
-// Open begins a session of a person for commands, which send its token as Bearer. It is not renewed.
+// Renew renews the session whose token a request has as Bearer, for the same person, with their role and scope as of now. If it has
+// ended by itself, Renew begins another one. A session that somebody has ended is not renewed.
+func (s Sessions) Renew(r *http.Request, p Person) (Token, store.AccessToken, error) {
+	now := s.Tokens.now().UTC()
+	if err := p.Check(now); err != nil {
+		return Token{}, store.AccessToken{}, err
+	}
+	token, err := presented(r)
+	if err != nil {
+		return Token{}, store.AccessToken{}, err
+	}
+	kept, err := s.Tokens.find(r.Context(), token)
+	switch {
+	case err != nil:
+		return Token{}, store.AccessToken{}, err
+	case kept.Subject != p.Subject || kept.Name != p.Name:
+		return Token{}, store.AccessToken{}, ended("the session is not yours")
+	case !kept.RevokedAt.IsZero():
+		return Token{}, store.AccessToken{}, ended("the session was ended")
+	}
+	if _, err := s.alive(kept); err != nil {
+		return s.open(r.Context(), p, forCommands, now)
+	}
+	kept, err = s.renew(r.Context(), kept, p, now)
+	return token, kept, err
+}
+
+const forCommands = ", for commands"
+
+// Open begins a session of a person for commands, which send its token as Bearer.
 func (s Sessions) Open(ctx context.Context, p Person) (Token, store.AccessToken, error) {
 	now := s.Tokens.now().UTC()
 	if err := p.Check(now); err != nil {
 		return Token{}, store.AccessToken{}, err
 	}
-	return s.open(ctx, p, ", for commands", now)
+	return s.open(ctx, p, forCommands, now)
 }
 
 func (s Sessions) open(ctx context.Context, p Person, how string, now time.Time) (Token, store.AccessToken, error) {
@@ -162,16 +196,16 @@ func (s Sessions) proofEnds(kept store.AccessToken, now time.Time) time.Time {
 	return now.Add(s.Proof)
 }
 
-func (s Sessions) renew(ctx context.Context, kept store.AccessToken, p Person, now time.Time) error {
+func (s Sessions) renew(ctx context.Context, kept store.AccessToken, p Person, now time.Time) (store.AccessToken, error) {
 	was := Request{Role: Role(kept.Role), AccessScope: kept.AccessScope}.describe()
 	kept.Role, kept.AccessScope, kept.ExpiresAt = string(p.Role), p.AccessScope, s.proofEnds(kept, now)
 	if err := s.Tokens.Store.RenewAccess(ctx, kept); err != nil {
-		return err
+		return kept, err
 	}
 	if is := p.describe(); is != was {
-		return s.note(ctx, kept, "change session", is+"; was "+was, now)
+		return kept, s.note(ctx, kept, "change session", is+"; was "+was, now)
 	}
-	return nil
+	return kept, nil
 }
 
 // End ends the session that a request has, in the name of its person, and removes its cookie. It reports whether there was one.

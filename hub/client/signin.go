@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,8 @@ var (
 	ErrSignInRefused = errors.New("the sign-in was refused")
 	// ErrSignInLate means that nobody has finished the sign-in in time.
 	ErrSignInLate = errors.New("nobody has finished the sign-in in time")
+	// ErrSignInAgain means that the provider does not renew the sign-in.
+	ErrSignInAgain = errors.New("the sign-in has ended")
 	// ErrProvider means that the provider cannot be asked, or does not answer as it should.
 	ErrProvider = errors.New("login provider")
 )
@@ -45,24 +48,74 @@ const (
 	minInterval, maxInterval = 1, 60
 )
 
-// SignIn signs a person in at the provider of the hub's login, by the device flow of RFC 8628, and returns the token of the session that the hub
-// has begun for them, and what it keeps. Show shows the prompt to the person, and returns at once. SignIn returns when they have signed in, with an
+// Session is the session of a person.
+type Session struct {
+	Token   string
+	Access  store.AccessToken // as the hub keeps it
+	Renewal Renewal
+}
+
+// Renewal renews a session without its person. It is for the provider that they have signed in at, whatever the hub names later.
+type Renewal struct {
+	Issuer   string `json:"issuer,omitempty"`
+	ClientID string `json:"clientID,omitempty"`
+	// Refresh is the refresh token of OAuth 2.0; empty if the provider has given none.
+	Refresh string `json:"refresh,omitempty"`
+}
+
+// SignIn signs a person in at the provider of the hub's login, by the device flow of RFC 8628, and returns the session that the hub
+// has begun for them. Show shows the prompt to the person, and returns at once. SignIn returns when they have signed in, with an
 // error above, a *hubapi.Error, or that of ctx.
-func (c Client) SignIn(ctx context.Context, show func(Prompt)) (token string, kept store.AccessToken, err error) {
+func (c Client) SignIn(ctx context.Context, show func(Prompt)) (s Session, err error) {
 	var hub store.DeviceLogin
 	if err := c.get(ctx, devicePath, nil, &hub); err != nil {
 		if refused := (*hubapi.Error)(nil); errors.As(err, &refused) && refused.Code == hubapi.CodeNotFound {
 			err = fmt.Errorf("%w: %w", ErrNoSignIn, err)
 		}
-		return "", kept, err
+		return s, err
 	}
-	raw, err := c.idToken(ctx, hub, show)
+	tokens, err := c.signIn(ctx, hub, show)
 	if err != nil {
-		return "", kept, err
+		return s, err
+	}
+	return c.session(ctx, http.MethodPost, tokens, Renewal{Issuer: hub.Issuer, ClientID: hub.ClientID})
+}
+
+// Renew renews the session whose token the client has, as far as the groups of its person still allow it. If the session has ended by itself, it
+// begins another one. The provider may take Refresh only once: keep the new one.
+func (c Client) Renew(ctx context.Context, by Renewal) (s Session, err error) {
+	if by.Refresh == "" {
+		return s, ErrSignInAgain
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ctx = oidc.ClientContext(ctx, c.forProvider(ctx))
+	at, _, err := endpoint(ctx, by.Issuer)
+	if err != nil {
+		return s, err
+	}
+	flow := oauth2.Config{ClientID: by.ClientID, Endpoint: at}
+	tokens, err := flow.TokenSource(ctx, &oauth2.Token{RefreshToken: by.Refresh}).Token()
+	if said := (*oauth2.RetrieveError)(nil); errors.As(err, &said) && said.ErrorCode != "" {
+		return s, fmt.Errorf("%w: %s: %s", ErrSignInAgain, by.Issuer, store.Plain(store.Clip(said.ErrorCode)))
+	} else if err != nil {
+		return s, providerError(by.Issuer, err)
+	}
+	return c.session(ctx, http.MethodPut, tokens, by)
+}
+
+// session exchanges the provider's tokens for a session. With an error, it has the new Renewal.
+func (c Client) session(ctx context.Context, method string, tokens *oauth2.Token, by Renewal) (Session, error) {
+	s := Session{Renewal: by}
+	s.Renewal.Refresh = tokens.RefreshToken
+	raw, _ := tokens.Extra("id_token").(string)
+	if raw == "" {
+		return s, fmt.Errorf("%w %s: it has signed you in and sent no ID token", ErrProvider, by.Issuer)
 	}
 	var answer store.CreatedAccess
-	err = c.write(ctx, http.MethodPost, devicePath, nil, store.NewSession{IDToken: raw}, &answer)
-	return answer.Token, answer.Access, err
+	err := c.write(ctx, method, devicePath, nil, store.NewSession{IDToken: raw}, &answer)
+	s.Token, s.Access = answer.Token, answer.Access
+	return s, err
 }
 
 // SignOut ends the session whose token the client has. It reports whether there was one: an access token is none.
@@ -73,32 +126,48 @@ func (c Client) SignOut(ctx context.Context) (bool, error) {
 
 const devicePath = "login/device"
 
-// idToken has a person sign in at the provider, and returns the ID token. Nobody has verified it: it is for the hub.
-func (c Client) idToken(ctx context.Context, hub store.DeviceLogin, show func(Prompt)) (string, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ctx = oidc.ClientContext(ctx, c.forProvider(ctx))
-	if !oci.LoopbackOrHTTPS(hub.Issuer) {
-		return "", fmt.Errorf("%w: its address %q is not https", ErrProvider, hub.Issuer)
+// endpoint asks a provider where commands sign in and renew, and for which scopes.
+func endpoint(ctx context.Context, issuer string) (at oauth2.Endpoint, scopes []string, err error) {
+	if !oci.LoopbackOrHTTPS(issuer) {
+		return at, nil, fmt.Errorf("%w: its address %q is not https", ErrProvider, store.Plain(store.Clip(issuer)))
 	}
-	found, err := oidc.NewProvider(ctx, hub.Issuer)
+	found, err := oidc.NewProvider(ctx, issuer)
 	if err != nil {
-		return "", providerError(hub.Issuer, err)
+		return at, nil, providerError(issuer, err)
 	}
-	at := found.Endpoint()
-	if at.DeviceAuthURL == "" {
-		return "", fmt.Errorf("%w: %s has no device flow (RFC 8628)", ErrNoSignIn, hub.Issuer)
-	}
-	for _, u := range []string{at.DeviceAuthURL, at.TokenURL} {
+	at = found.Endpoint()
+	for _, u := range []string{cmp.Or(at.DeviceAuthURL, issuer), at.TokenURL} {
 		if !oci.LoopbackOrHTTPS(u) {
-			return "", fmt.Errorf("%w %s: its address %q is not https", ErrProvider, hub.Issuer, store.Plain(store.Clip(u)))
+			return at, nil, fmt.Errorf("%w %s: its address %q is not https", ErrProvider, issuer, store.Plain(store.Clip(u)))
 		}
 	}
 	at.AuthStyle = oauth2.AuthStyleInParams // a public client has no secret
+	var said struct {
+		Scopes []string `json:"scopes_supported"`
+	}
+	_ = found.Claims(&said) // another type is none
+	return at, said.Scopes, nil
+}
+
+// signIn has a person sign in at the provider. Nobody has verified the ID token: it is for the hub.
+func (c Client) signIn(ctx context.Context, hub store.DeviceLogin, show func(Prompt)) (*oauth2.Token, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ctx = oidc.ClientContext(ctx, c.forProvider(ctx))
+	at, scopes, err := endpoint(ctx, hub.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	if at.DeviceAuthURL == "" {
+		return nil, fmt.Errorf("%w: %s has no device flow (RFC 8628)", ErrNoSignIn, hub.Issuer)
+	}
 	flow := oauth2.Config{ClientID: hub.ClientID, Scopes: hub.Scopes, Endpoint: at}
+	if slices.Contains(scopes, oidc.ScopeOfflineAccess) && !slices.Contains(flow.Scopes, oidc.ScopeOfflineAccess) { // else many providers give no refresh token
+		flow.Scopes = append(slices.Clone(flow.Scopes), oidc.ScopeOfflineAccess)
+	}
 	begun, err := flow.DeviceAuth(ctx)
 	if err != nil {
-		return "", providerError(hub.Issuer, err)
+		return nil, providerError(hub.Issuer, err)
 	}
 	if end := time.Now().Add(maxSignIn); begun.Expiry.IsZero() || begun.Expiry.After(end) {
 		begun.Expiry = end
@@ -110,20 +179,16 @@ func (c Client) idToken(ctx context.Context, hub store.DeviceLogin, show func(Pr
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
-			return "", ctx.Err()
+			return nil, ctx.Err()
 		case !time.Now().Before(begun.Expiry):
-			return "", ErrSignInLate
+			return nil, ErrSignInLate
 		case lost(err):
 			begun.Interval = min(2*begun.Interval, maxInterval) // RFC 8628, section 3.5
 			continue
 		default:
-			return "", providerError(hub.Issuer, err)
+			return nil, providerError(hub.Issuer, err)
 		}
-		raw, _ := tokens.Extra("id_token").(string)
-		if raw == "" {
-			return "", fmt.Errorf("%w %s: it has signed you in and sent no ID token", ErrProvider, hub.Issuer)
-		}
-		return raw, nil
+		return tokens, nil
 	}
 }
 

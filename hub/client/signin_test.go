@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -27,13 +28,14 @@ type world struct {
 	asked     []time.Duration
 	began0    time.Time
 	hub       http.HandlerFunc
-	got       string // the ID token that the hub was sent
+	got       string // how the hub was asked, and the ID token that it was sent
+	scope     string
 }
 
 const issuer = "https://login.example.com"
 
 func newWorld() *world {
-	w := &world{began0: time.Now(), answers: []string{"authorization_pending", "done"}}
+	w := &world{began0: time.Now(), answers: []string{"authorization_pending", "done"}, scope: "openid groups"}
 	w.describes = map[string]any{
 		"issuer": issuer, "authorization_endpoint": issuer + "/auth", "token_endpoint": issuer + "/token", "jwks_uri": issuer + "/keys",
 		"device_authorization_endpoint": issuer + "/device",
@@ -49,7 +51,7 @@ func newWorld() *world {
 		}
 		var asked store.NewSession
 		_ = json.NewDecoder(r.Body).Decode(&asked)
-		w.got = asked.IDToken
+		w.got = r.Method + " " + asked.IDToken
 		hubapi.WriteJSON(rw, http.StatusOK, store.CreatedAccess{Token: "the session", Access: store.AccessToken{Name: "anna"}})
 	}
 	return w
@@ -67,13 +69,14 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	case "login.example.com/.well-known/openid-configuration":
 		hubapi.WriteJSON(rec, http.StatusOK, w.describes)
 	case "login.example.com/device":
-		if form := formOf(r); form.Get("client_id") != "wherry-cli" || form.Get("scope") != "openid groups" {
+		if form := formOf(r); form.Get("client_id") != "wherry-cli" || form.Get("scope") != w.scope {
 			hubapi.WriteJSON(rec, http.StatusBadRequest, map[string]string{"error": "invalid_client", "error_description": "unknown\x1b[2J"})
 			break
 		}
 		hubapi.WriteJSON(rec, http.StatusOK, w.began)
 	case "login.example.com/token":
 		w.asked = append(w.asked, time.Since(w.began0))
+		form := formOf(r)
 		what := w.answers[0]
 		w.answers = w.answers[min(1, len(w.answers)-1):]
 		switch {
@@ -81,7 +84,9 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, io.ErrUnexpectedEOF
 		case what == "down":
 			rec.WriteHeader(http.StatusBadGateway)
-		case what == "done" && formOf(r).Get("device_code") == "the device's code":
+		case what == "done" && form.Get("grant_type") == "refresh_token" && form.Get("refresh_token") == "once" && form.Get("client_id") == "wherry-cli":
+			hubapi.WriteJSON(rec, http.StatusOK, map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": "a later ID token", "refresh_token": "twice"})
+		case what == "done" && form.Get("device_code") == "the device's code":
 			hubapi.WriteJSON(rec, http.StatusOK, map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": "the ID token"})
 		default:
 			hubapi.WriteJSON(rec, http.StatusBadRequest, map[string]string{"error": what})
@@ -101,8 +106,8 @@ func formOf(r *http.Request) url.Values {
 func (w *world) signIn(ctx context.Context) (client.Prompt, string, error) {
 	var shown client.Prompt
 	c := client.Client{URL: "https://hub.example.com", HTTP: &http.Client{Transport: w}}
-	token, _, err := c.SignIn(ctx, func(p client.Prompt) { shown = p })
-	return shown, token, err
+	session, err := c.SignIn(ctx, func(p client.Prompt) { shown = p })
+	return shown, session.Token, err
 }
 
 func TestAPersonSignsInFromACommand(t *testing.T) {
@@ -111,11 +116,59 @@ func TestAPersonSignsInFromACommand(t *testing.T) {
 		shown, token, err := w.signIn(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "the session", token)
-		require.Equal(t, "the ID token", w.got)
+		require.Equal(t, "POST the ID token", w.got)
 		require.Equal(t, client.Prompt{Address: issuer + "/enter", Complete: issuer + "/enter?code=WDJB-MJHT", Code: shown.Code, Ends: w.began0.Add(10 * time.Minute).UTC()}, shown)
 		require.NotContains(t, shown.Code, "\x1b")
 		require.Equal(t, []time.Duration{5 * time.Second, 10 * time.Second}, w.asked)
 	})
+}
+
+func TestACommandAsksForARefreshToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.describes["scopes_supported"], w.scope = []string{"openid", "offline_access"}, "openid groups offline_access"
+		_, _, err := w.signIn(t.Context())
+		require.NoError(t, err)
+	})
+}
+
+func TestACommandRenewsItsSession(t *testing.T) {
+	by := client.Renewal{Issuer: issuer, ClientID: "wherry-cli", Refresh: "once"}
+	for name, tt := range map[string]struct {
+		by     client.Renewal
+		answer string
+		hub    http.HandlerFunc
+		is     error
+		keeps  string
+	}{
+		"it is renewed": {by: by, answer: "done", keeps: "twice"},
+		"the provider has given no refresh token": {by: client.Renewal{Issuer: issuer}, answer: "done", is: client.ErrSignInAgain},
+		"the provider wants the person":           {by: by, answer: "invalid_grant", is: client.ErrSignInAgain},
+		"the provider is away":                    {by: by, answer: "lost", is: client.ErrProvider},
+		"an old place without TLS":                {by: client.Renewal{Issuer: "http://login.example.com", Refresh: "once"}, answer: "done", is: client.ErrProvider},
+		"the hub refuses it": {by: by, answer: "done", keeps: "twice", is: &hubapi.Error{Code: hubapi.CodeForbidden, Message: "not in the group"}, hub: func(rw http.ResponseWriter, _ *http.Request) {
+			(&hubapi.Error{Code: hubapi.CodeForbidden, Message: "not in the group"}).Write(rw)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.answers = []string{tt.answer}
+			if tt.hub != nil {
+				w.hub = tt.hub
+			}
+			s, err := client.Client{URL: "https://hub.example.com", Token: "the old session", HTTP: &http.Client{Transport: w}}.Renew(t.Context(), tt.by)
+			require.Equal(t, tt.keeps, s.Renewal.Refresh, "the provider may take a refresh token once")
+			if refused := (*hubapi.Error)(nil); errors.As(tt.is, &refused) {
+				require.ErrorAs(t, err, &refused)
+				return
+			}
+			require.ErrorIs(t, err, tt.is)
+			if tt.is == nil {
+				require.Equal(t, "the session", s.Token)
+				require.Equal(t, "PUT a later ID token", w.got)
+			}
+		})
+	}
 }
 
 func TestTheProviderSetsThePace(t *testing.T) {

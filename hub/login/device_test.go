@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,11 +23,69 @@ func (w *world) device(t *testing.T, person string, claims map[string]any) page 
 	for name, v := range claims {
 		all[name] = v
 	}
-	raw, err := w.idToken(all)
+	return w.browser(t).post("/login/device", w.newSession(t, all), "Accept: application/json")
+}
+
+func (w *world) newSession(t *testing.T, claims map[string]any) string {
+	t.Helper()
+	raw, err := w.idToken(claims)
 	require.NoError(t, err)
 	body, err := json.Marshal(store.NewSession{IDToken: raw})
 	require.NoError(t, err)
-	return w.browser(t).post("/login/device", string(body), "Accept: application/json")
+	return string(body)
+}
+
+// renew renews the session of a command for whom the provider vouches.
+func (w *world) renew(t *testing.T, person, token string) (made store.CreatedAccess, p page) {
+	t.Helper()
+	w.set(func(p *provider) { p.person = people[person] })
+	p = w.browser(t).do(http.MethodPut, "/login/device", strings.NewReader(w.newSession(t, map[string]any{"aud": "wherry-cli"})), "Accept: application/json", "Authorization: Bearer "+token)
+	_ = json.Unmarshal([]byte(p.body), &made)
+	return made, p
+}
+
+func TestACommandRenewsItsSession(t *testing.T) {
+	w := newWorld(t)
+	var made store.CreatedAccess
+	require.NoError(t, json.Unmarshal([]byte(w.device(t, "anna", nil).body), &made))
+	start := w.clock
+
+	w.clock = start.Add(55 * time.Minute)
+	renewed, p := w.renew(t, "anna", made.Token)
+	require.Equal(t, made.Token, renewed.Token, p.body)
+	require.Equal(t, start.Add(115*time.Minute), renewed.Access.ExpiresAt)
+	w.clock = start.Add(time.Hour)
+	_, err := client.Client{URL: w.server.URL, Token: made.Token}.WhoAmI(t.Context())
+	require.NoError(t, err)
+
+	_, p = w.renew(t, "ben", made.Token)
+	require.Equal(t, http.StatusUnauthorized, p.status, "a session is one person's")
+	_, p = w.renew(t, "anna", access.NewToken().Reveal())
+	require.Equal(t, http.StatusUnauthorized, p.status)
+
+	// It has ended by itself: the provider's word begins another one.
+	w.clock = start.Add(9 * time.Hour)
+	other, p := w.renew(t, "anna", made.Token)
+	require.Equal(t, http.StatusOK, p.status, p.body)
+	require.NotEqual(t, made.Token, other.Token)
+	require.Equal(t, w.clock.Add(time.Hour), other.Access.ExpiresAt)
+
+	// Her groups give another role by now.
+	people["anna now"] = map[string]any{"sub": "7", "groups": []string{"staff"}}
+	defer delete(people, "anna now")
+	renewed, p = w.renew(t, "anna now", other.Token)
+	require.Equal(t, string(access.Viewer), renewed.Access.Role, p.body)
+	actions := w.actions(t)
+	require.Equal(t, "anna: change session: role viewer; was role approver, environments prod", actions[len(actions)-1])
+
+	// She is in no group any more.
+	people["anna now"]["groups"] = []string{"others"}
+	_, p = w.renew(t, "anna now", other.Token)
+	require.Equal(t, http.StatusForbidden, p.status)
+	_, err = client.Client{URL: w.server.URL, Token: other.Token}.WhoAmI(t.Context())
+	require.ErrorContains(t, err, "the session was ended")
+	_, p = w.renew(t, "anna", other.Token)
+	require.Equal(t, http.StatusUnauthorized, p.status, "what somebody has ended is not renewed")
 }
 
 func TestACommandSignsInAndOut(t *testing.T) {

@@ -3,7 +3,7 @@
 //
 // Begin with Read, which reads the file of "wherry hub serve --login", and New. A Login is an access.Source, and has Routes: /login sends
 // a browser to the provider, /login/callback takes it back, and POST /logout ends the session. At /login/device a command learns how to
-// sign its person in at the provider, and exchanges the ID token for a session.
+// sign its person in at the provider, exchanges the ID token for a session, and renews that with another one.
 //
 // The hub keeps nothing of the provider: no token of it, and no state of a sign-in, which is in a cookie. After an hour the browser has
 // to go there once more, so that a person who left a group has no session for longer. A provider that cannot be reached stops nobody's
@@ -124,7 +124,7 @@ func (l *Login) Routes() []access.Route {
 	}
 	return []access.Route{
 		route("GET "+Path, l.begin), route("GET "+callbackPath, l.finish), route("POST /logout", l.signOut), route("GET "+signedOutPath, l.signedOut),
-		route("GET "+DevicePath, l.describeDevice), route("POST "+DevicePath, l.admitDevice), route("DELETE "+DevicePath, l.endDevice),
+		route("GET "+DevicePath, l.describeDevice), route("POST "+DevicePath, l.admitDevice), route("PUT "+DevicePath, l.renewDevice), route("DELETE "+DevicePath, l.endDevice),
 	}
 }
 

@@ -172,6 +172,8 @@ var atRegistry = cli.Kinds{
 var atHub = cli.Kinds{
 	cli.AsBy(func(e *hubapi.Error) (int, string) {
 		switch {
+		case e.Code == hubapi.CodeUnauthenticated && (e.Kind == hubapi.KindSession || e.Kind == hubapi.KindEndedSession):
+			return cli.Denied, "sign in again: wherry login hub {hub}"
 		case e.Code == hubapi.CodeUnauthenticated:
 			return cli.Denied, `give --token-file or $WHERRY_HUB_TOKEN, or run "wherry login hub {hub}"; for a hub on this machine, $WHERRY_HUB_DATA names its folder`
 		case e.Code == hubapi.CodeForbidden:

@@ -1,0 +1,149 @@
+package flags
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle/diskfile"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub/client"
+)
+
+// HubLogin is what "wherry login hub" has stored for a hub.
+type HubLogin struct {
+	// Token is an access token, or that of a session.
+	Token   string
+	Session bool
+	// Expires is when a session has to be renewed, and Renewal how. Both are empty for an access token, and for a session that an earlier version has stored.
+	Expires time.Time
+	Renewal client.Renewal
+}
+
+// SessionLogin returns the HubLogin of a session.
+func SessionLogin(s client.Session) HubLogin {
+	return HubLogin{Token: s.Token, Session: true, Expires: s.Access.ExpiresAt, Renewal: s.Renewal}
+}
+
+// hubLogins are the tokens that were stored, by hubKey, those of them that are sessions, and how these are renewed.
+type hubLogins struct {
+	Hubs     map[string]string  `json:"hubs"`
+	Sessions map[string]bool    `json:"sessions,omitempty"`
+	Renewals map[string]renewal `json:"renewals,omitempty"`
+	file     string
+}
+
+type renewal struct {
+	Expires time.Time `json:"expires"`
+	client.Renewal
+}
+
+// of returns the login of a hub; zero if there is none.
+func (l hubLogins) of(key string) HubLogin {
+	r := l.Renewals[key]
+	return HubLogin{Token: l.Hubs[key], Session: l.Sessions[key], Expires: r.Expires, Renewal: r.Renewal}
+}
+
+// set replaces the login of a hub, or removes it if login has no token.
+func (l hubLogins) set(key string, login HubLogin) {
+	delete(l.Hubs, key)
+	delete(l.Sessions, key)
+	delete(l.Renewals, key)
+	if login.Token != "" {
+		l.Hubs[key] = login.Token
+	}
+	if login.Session {
+		l.Sessions[key] = true
+		l.Renewals[key] = renewal{login.Expires, login.Renewal}
+	}
+}
+
+func readHubLogins() (hubLogins, error) {
+	all := hubLogins{Hubs: map[string]string{}, Sessions: map[string]bool{}, Renewals: map[string]renewal{}}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return all, nil // without a home, nothing is stored
+	}
+	all.file = filepath.Join(dir, "wherry", "hub-tokens.json")
+	data, err := diskfile.Read(all.file, maxLoginsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return all, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &all)
+	}
+	if err != nil {
+		return all, cli.Fail(cli.Failed, fmt.Errorf("%s: %w", all.file, err), `remove the file, and run "wherry login hub" again`)
+	}
+	return all, nil
+}
+
+// StoreHubLogin keeps the login of the hub at a URL, in a file that its owner alone can read.
+func StoreHubLogin(hub string, login HubLogin) error {
+	all, err := readHubLogins()
+	if err != nil {
+		return err
+	}
+	all.set(hubKey(hub), login)
+	return all.write()
+}
+
+// ForgetHubLogin removes what StoreHubLogin kept, and returns it; the zero HubLogin if there was none.
+func ForgetHubLogin(hub string) (HubLogin, error) {
+	all, err := readHubLogins()
+	key := hubKey(hub)
+	login := all.of(key)
+	if err != nil || login.Token == "" {
+		return HubLogin{}, err
+	}
+	all.set(key, HubLogin{})
+	return login, all.write()
+}
+
+// HubLogins returns the URLs for which a token is stored.
+func HubLogins() []string {
+	all, _ := readHubLogins() // none, for completion
+	return slices.Sorted(maps.Keys(all.Hubs))
+}
+
+// write replaces the file as a whole or not at all.
+func (l hubLogins) write() error {
+	if l.file == "" {
+		return cli.Fail(cli.Failed, errors.New("there is no folder for a person's configuration"), "set HOME or XDG_CONFIG_HOME")
+	}
+	data, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(l.file)
+	err = os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = diskfile.Replace(l.file, 0o600, append(data, '\n'))
+	}
+	if err != nil {
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s a folder that can be written", dir))
+	}
+	return nil
+}
+
+// hubKey returns the one form of a hub's URL by which its token is kept.
+func hubKey(hub string) string {
+	u, err := url.Parse(hub)
+	if err != nil {
+		return hub
+	}
+	host, port := strings.ToLower(u.Hostname()), u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + net.JoinHostPort(host, port) + strings.TrimRight(u.EscapedPath(), "/")
+}

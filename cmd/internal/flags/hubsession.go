@@ -1,0 +1,129 @@
+package flags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle/diskfile"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub/client"
+)
+
+const (
+	// renewBefore is how long before its end a session is renewed, renewAgain the pause after that has failed.
+	renewBefore = 10 * time.Minute
+	renewAgain  = time.Minute
+	// lockTime bounds the time that a command waits for another one that renews a session.
+	lockTime, lockPoll = 30 * time.Second, 100 * time.Millisecond
+)
+
+// renewing sends requests with the token of a session, which it renews before it ends.
+type renewing struct {
+	next http.RoundTripper
+	hub  client.Client // asks without renewing
+
+	mu    sync.Mutex
+	login HubLogin
+	tried time.Time
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *renewing) RoundTrip(r *http.Request) (*http.Response, error) {
+	token, err := s.token(r.Context())
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+token)
+	return s.next.RoundTrip(r)
+}
+
+// token returns the token of the session, renewed if it ends soon.
+func (s *renewing) token(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	ended := !now.Before(s.login.Expires)
+	if now.Before(s.login.Expires.Add(-renewBefore)) || !ended && now.Sub(s.tried) < renewAgain {
+		return s.login.Token, nil
+	}
+	s.tried = now
+	err := s.renew(ctx)
+	if refused := (*hubapi.Error)(nil); err == nil || !ended && !errors.As(err, &refused) {
+		return s.login.Token, nil
+	}
+	code := cli.Denied
+	if errors.Is(err, client.ErrProvider) {
+		code = cli.Failed
+	}
+	return "", cli.Fail(code, fmt.Errorf("your session has to be renewed: %w", err), "sign in again: wherry login hub "+s.hub.URL)
+}
+
+// renew renews the session and stores it, unless another command has done so meanwhile. A provider may take a refresh token only once.
+func (s *renewing) renew(ctx context.Context) error {
+	if s.login.Renewal.Refresh == "" {
+		return client.ErrSignInAgain
+	}
+	all, err := readHubLogins()
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(ctx, filepath.Dir(all.file))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if all, err = readHubLogins(); err != nil {
+		return err
+	}
+	key := hubKey(s.hub.URL)
+	if stored := all.of(key); stored.Expires.After(s.login.Expires) {
+		s.login = stored
+		return nil
+	}
+	from := s.hub
+	from.Token = s.login.Token
+	session, err := from.Renew(ctx, s.login.Renewal)
+	switch {
+	case err == nil:
+		s.login = SessionLogin(session)
+	case session.Renewal.Refresh != "": // the provider has renewed it, and the hub has not
+		s.login.Renewal = session.Renewal
+	default:
+		return err
+	}
+	all.set(key, s.login)
+	return errors.Join(err, all.write())
+}
+
+// lock waits until no other command renews a session.
+func lock(ctx context.Context, dir string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(dir, "hub-tokens.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	unlock = func() { _ = f.Close() }
+	ctx, cancel := context.WithTimeout(ctx, lockTime)
+	defer cancel()
+	for {
+		if ours, err := diskfile.TryLock(f); ours || err != nil {
+			return unlock, err
+		}
+		select {
+		case <-ctx.Done():
+			unlock()
+			return nil, fmt.Errorf("another command renews the session: %w", ctx.Err())
+		case <-time.After(lockPoll):
+		}
+	}
+}
