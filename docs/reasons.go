@@ -9,7 +9,7 @@ import (
 // Reason is a row of a table of reasons.
 type Reason struct {
 	Section string      // title of the section, or of the page for a section named Reasons
-	Page    string      // path of the page in the repository
+	Topic   string      // what "wherry help" calls the page
 	Cells   [][2]string // the cells after the reason's own, each with the head of its column, in plain text
 }
 
@@ -18,17 +18,26 @@ func IsReason(word string) bool {
 	return len(word) >= 3 && !strings.ContainsFunc(word, func(r rune) bool { return !('A' <= r && r <= 'Z' || 'a' <= r && r <= 'z') })
 }
 
-// reasonPages are the pages with reasons, in the order in which "explain" prints them.
-var reasonPages = []string{
-	"operations.md", "engines/README.md", "engines/ansible.md", "engines/argo-cd.md", "engines/directory.md", "engines/flux.md", "engines/kubernetes.md",
-	"engines/zarf.md", "hub.md", "publish.md", "sites/air-gap.md",
+// reasonPages are the pages with reasons, in the order in which "explain" prints them, and what "wherry help" calls them.
+var reasonPages = []struct{ page, topic string }{
+	{"operations.md", "operating"},
+	{"engines/README.md", "engines"},
+	{"engines/ansible.md", "ansible"},
+	{"engines/argo-cd.md", "argo-cd"},
+	{"engines/directory.md", "directory"},
+	{"engines/flux.md", "flux"},
+	{"engines/kubernetes.md", "kubernetes"},
+	{"engines/zarf.md", "zarf"},
+	{"hub.md", "running-a-hub"},
+	{"publish.md", "publishing"},
+	{"sites/air-gap.md", "air-gap"},
 }
 
 // Reasons returns the rows about each reason.
 func Reasons() map[string][]Reason {
 	all := map[string][]Reason{}
-	for _, page := range reasonPages {
-		text, _ := withReasons.ReadFile(page) // a test reads each
+	for _, from := range reasonPages {
+		text, _ := withReasons.ReadFile(from.page) // a test reads each
 		title, section, heads := "", "", []string(nil)
 		for line := range strings.Lines(string(text)) {
 			line = strings.TrimSpace(line)
@@ -53,7 +62,7 @@ func Reasons() map[string][]Reason {
 			if !strings.HasSuffix(heads[0], "reason") && heads[0] != "reason or message" {
 				continue
 			}
-			row := Reason{Section: section, Page: "docs/" + page}
+			row := Reason{Section: section, Topic: from.topic}
 			if section == "Reasons" {
 				row.Section = title
 			}

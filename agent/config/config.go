@@ -162,7 +162,7 @@ func read(known []Setting, sources Sources) (*Config, error) {
 		case !named && errors.Is(err, fs.ErrPermission):
 			return nil, invalid(err, "run the command as a user who may read it, or give --config '' for none")
 		case err != nil:
-			return nil, invalid(err, "docs/reference/agent-settings.md lists the fields")
+			return nil, invalid(err, `"wherry help agent-settings" lists the fields`)
 		}
 	}
 	if _, ok := sources.environ("WHERRY_ALLOW_EXPIRED"); ok {

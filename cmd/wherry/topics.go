@@ -11,20 +11,30 @@ import (
 
 // topics are the pages, or sections of pages, that "wherry help" prints, besides the help of commands.
 var topics = []struct{ name, page, short string }{
+	{"agent-settings", "reference/agent-settings.md", "Settings of an agent"},
 	{"air-gap", "sites/air-gap.md", "Sites without a network"},
+	{"ansible", "engines/ansible.md", "Playbooks on a host"},
+	{"argo-cd", "engines/argo-cd.md", "Argo CD as engine"},
 	{"asking-a-hub", "ask.md", "Asking a hub what runs where"},
 	{"authoring", "authoring.md", "Writing a platform by commands"},
 	{"checks", "plan.md#Checks", "Rules that a publication has to pass"},
 	{"configuration", "authoring.md#Settings", "Settings of the commands"},
 	{"decisions", "help/decisions.md", "Who may decide at a gate"},
+	{"directory", "engines/directory.md", "Files in a folder of a host"},
+	{"embedding", "sites/embedded.md", "Bundles with all content"},
 	{"engines", "engines/README.md", "Engines, and what each can do"},
 	{"findings", "reference/findings.md", "Codes of findings"},
+	{"flux", "engines/flux.md", "Flux as engine"},
 	{"forge-tokens", "publish.md#Tokens for forges", "Tokens for GitHub, GitLab and others"},
 	{"git-output", "publish.md#Output to git", "Rendering to a git repository"},
 	{"hub-access", "help/hub-access.md", "Which hub a command asks"},
+	{"hub-backup", "hub.md#Backup", "Backup and restore of a hub"},
 	{"importing", "import.md", "Coming from other systems"},
 	{"installing", "install.md", "Installing agents, hubs and promoters"},
+	{"kubernetes", "engines/kubernetes.md", "Plain Kubernetes objects"},
+	{"links", "sites/links.md", "Slow links, and an agent that serves a site"},
 	{"linting", "plan.md#Lint", "Finding mistakes in a platform"},
+	{"login-file", "reference/hub.md#Login", "Fields of the file of --login"},
 	{"operating", "operations.md", "States and reasons, and what to do"},
 	{"planning", "plan.md", "Reviewing a change before it is published"},
 	{"promoting", "promotion.md", "From environment to environment"},
@@ -42,7 +52,9 @@ var topics = []struct{ name, page, short string }{
 	{"sources", "publish.md#Where the input comes from", "Where a platform is read from"},
 	{"teams", "teams.md", "Teams and their repositories"},
 	{"watch", "help/watch.md", "Commands that go on, and webhooks"},
+	{"watching", "watching.md", "Metrics, alerts and dashboards"},
 	{"workloads", "workloads.md", "Annotations of workloads, order, health, pins"},
+	{"zarf", "engines/zarf.md", "Zarf packages"},
 }
 
 // newTopics returns a command for each topic, which prints its page by "wherry help TOPIC", and one that lists them.

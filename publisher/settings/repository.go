@@ -162,7 +162,7 @@ func parse(name string, data []byte) (kinds.Settings, error) {
 		err = fmt.Errorf("%s has more than one document", name)
 	}
 	if err != nil {
-		return k, &Error{Text: show.Redact(err.Error()), Hint: "docs/authoring.md lists the settings", Err: err}
+		return k, &Error{Text: show.Redact(err.Error()), Hint: `"wherry help configuration" lists the settings`, Err: err}
 	}
 	return k, nil
 }

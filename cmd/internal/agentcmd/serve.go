@@ -12,7 +12,7 @@ func newServeCommand() *cobra.Command {
 		Short: "Manage the agent's endpoint for the site",
 		Long: `Help others of the site to read from this agent, which "run --serve ADDRESS" lets them do.
 
-docs/sites/links.md says how another agent, Flux, Argo CD and containerd are set up.`,
+How to set up another agent, Flux, Argo CD and containerd: "wherry help links".`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -250,7 +250,7 @@ func newCheck() *cobra.Command {
 	var c creation
 	cmd := c.command("PlatformCheck", "Add a check to the platform",
 		`Add a rule of the platform in CEL, as a PlatformCheck: --expression is true for each rendered object that is accepted, and --plan
-for each publication. docs/plan.md has the variables.`,
+for each publication. "wherry help checks" lists the variables.`,
 		"wherry new check no-loadbalancer --kind Service --expression \"object.?spec.?type.orValue('') != 'LoadBalancer'\" --message 'use ClusterIP'\nwherry new check a-tenth -e prod --plan 'plan.clusters.changed <= 0.1 * plan.clusters.total' --message 'publish to a ring first'")
 	cmd.Use = "check NAME"
 	c.environmentFlag(cmd, "an environment that the check is for, `NAME`; may be repeated (default all)")
@@ -270,7 +270,7 @@ func newWorkspace() *cobra.Command {
 	var c creation
 	cmd := c.command(author.Workspace, "Add a team's workspace",
 		`Add a team to the Platform object. Its assignments are applied by a ServiceAccount, wherry-NAME unless --service-account names
-another one; docs/teams.md has the rest. "wherry new registration" names the team's repository.`,
+another one; see "wherry help teams". "wherry new registration" names the team's repository.`,
 		"wherry new workspace shop-team --owner @org/shop --repository https://git.example/shop")
 	f := cmd.Flags()
 	f.StringVar(&c.request.ServiceAccount, "service-account", "", "the `ACCOUNT`: a name, or NAMESPACE/NAME (default wherry-NAME)")

@@ -116,7 +116,7 @@ func (c *collecting) carryOut(cmd *cobra.Command, found *garbage.Collection, loc
 	if err != nil {
 		cmd.PrintErrf("%d of %s deleted\n", deleted, show.Count(all, "manifest"))
 		return failure.At(err, loc, cli.Is(errors.ErrUnsupported, cli.Failed,
-			"the registry does not delete: allow it there (distribution: storage.delete.enabled), or leave it to the registry's own retention; docs/registry.md says how"))
+			`the registry does not delete: allow it there (distribution: storage.delete.enabled), or leave it to the registry's own retention; see "wherry help registries"`))
 	}
 	cmd.PrintErrf("%s deleted%s\n", show.Count(deleted, "manifest"), freed(found))
 	return nil

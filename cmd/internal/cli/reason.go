@@ -33,7 +33,7 @@ func WriteReason(w io.Writer, name, hint string, others ...string) error {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s (%s, %s)\n", name, r.Section, r.Page)
+		fmt.Fprintf(w, "%s (%s, wherry help %s)\n", name, r.Section, r.Topic)
 		for _, c := range r.Cells {
 			text := c[1]
 			if c[0] != "" {

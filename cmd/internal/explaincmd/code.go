@@ -13,7 +13,7 @@ import (
 func Code(code string) (finding.Explanation, error) {
 	c, ok := finding.Explain(code)
 	if !ok {
-		return c, cli.Fail(cli.Usage, fmt.Errorf("unknown code %q", code), "docs/reference/findings.md lists the codes, such as W1203")
+		return c, cli.Fail(cli.Usage, fmt.Errorf("unknown code %q", code), `"wherry help findings" lists the codes, such as W1203`)
 	}
 	return c, nil
 }

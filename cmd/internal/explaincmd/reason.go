@@ -15,7 +15,7 @@ func printReason(cmd *cobra.Command, name string) error {
 	for _, c := range cmd.Commands() {
 		commands = append(commands, c.Name())
 	}
-	err := cli.WriteReason(cmd.OutOrStdout(), name, "docs/operations.md and docs/engines list the reasons, docs/reference/findings.md the codes", commands...)
+	err := cli.WriteReason(cmd.OutOrStdout(), name, `"wherry help operating" and "wherry help engines" list the reasons, "wherry help findings" the codes`, commands...)
 	if unknown := (*cli.UnknownReasonError)(nil); errors.As(err, &unknown) {
 		return cli.Fail(cli.Usage, fmt.Errorf("there is no command, code or reason %q", unknown.Name), unknown.Hint)
 	}

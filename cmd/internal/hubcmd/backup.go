@@ -99,8 +99,9 @@ revoked those that must not come back ("wherry hub access revoke", "wherry hub t
 --accept-tokens: with FILE, or later without. Agents' keys do not wait.
 
 Reports that came after the backup are not in it, and agents have deleted them; each cluster's present is right
-again with its next report. Register clusters that came after the backup again, and retire those that went:
-docs/hub.md, "Backup".`,
+again with its next report. Register clusters that came after the backup again, and retire those that went.
+
+More: wherry help hub-backup`,
 		Example: `  wherry hub restore /var/backups/hub.tar.gz --data /var/lib/wherry-hub
   wherry hub restore --accept-tokens --data /var/lib/wherry-hub
   wherry hub verify --data /var/lib/wherry-hub`,

@@ -225,7 +225,7 @@ func (s serving) options() (hub.Options, error) {
 		}
 		var err error
 		if o.Login, err = login.Read(s.login); err != nil {
-			return o, cli.Fail(cli.Usage, fmt.Errorf("--login: %w", err), "docs/reference/hub.md has its fields")
+			return o, cli.Fail(cli.Usage, fmt.Errorf("--login: %w", err), `"wherry help login-file" lists its fields`)
 		}
 	}
 	for _, p := range s.proxies {

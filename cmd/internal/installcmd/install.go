@@ -44,8 +44,9 @@ A bundle that holds other kinds or namespaces needs the command again. --for tak
 the one that runs and the one to come. With --rbac none others give the permissions.
 
 With --hub and --enroll-token-file the manifests hold a Secret with the token, by which the agent registers
-itself when it first starts. Delete the Secret afterwards. docs/install.md has more.
-More: wherry help release-names`,
+itself when it first starts. Delete the Secret afterwards.
+
+More: wherry help installing, release-names`,
 		Example: `  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
       --key cosign.pub | kubectl apply --server-side -f -
   wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
