@@ -106,7 +106,8 @@ func post(url, uid string, envelope []byte) (receipt hubapi.Receipt, err error) 
 		return receipt, err
 	}
 	defer answer.Body.Close()
-	return receipt, json.NewDecoder(answer.Body).Decode(&receipt)
+	err = json.NewDecoder(answer.Body).Decode(&receipt)
+	return receipt, err
 }
 
 // Reports that came by media are imported, and their acknowledgements exported.

@@ -82,7 +82,8 @@ func (h *Hub) snapshot(ctx context.Context) (metrics.Snapshot, error) {
 	s.DiskFree, s.DiskSize, _ = oci.SpaceIn(h.dir)
 	var tokensErr error
 	s.Tokens, tokensErr = h.endingTokens(ctx)
-	return s, errors.Join(err, tokensErr, h.measureFleet(ctx, &s))
+	err = errors.Join(err, tokensErr, h.measureFleet(ctx, &s))
+	return s, err
 }
 
 // measureFleet adds what the fleet runs and should run.

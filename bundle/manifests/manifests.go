@@ -240,7 +240,8 @@ func parseYAML(doc document) (any, error) {
 		return nil, errors.New(messageOf(err, doc.line))
 	}
 	var value any
-	return value, utiljson.Unmarshal(data, &value)
+	err = utiljson.Unmarshal(data, &value)
+	return value, err
 }
 
 // lineNumber matches the line in a parser's message.
@@ -298,7 +299,8 @@ func parseJSON(doc document) (any, error) {
 		return nil, err
 	}
 	var value any
-	return value, utiljson.Unmarshal(doc.data, &value)
+	err := utiljson.Unmarshal(doc.data, &value)
+	return value, err
 }
 
 // value takes an object, or those of a list.

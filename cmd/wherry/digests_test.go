@@ -375,7 +375,8 @@ func readJSON[T any](path string) (v T, err error) {
 	if err != nil {
 		return v, err
 	}
-	return v, json.Unmarshal(data, &v)
+	err = json.Unmarshal(data, &v)
+	return v, err
 }
 
 // sumOfLayout is over the tags and blobs of a layout.

@@ -59,26 +59,23 @@ func (c Client) Deployments(ctx context.Context, q fleet.Query) (fleet.Deploymen
 
 // Count implements fleet.Answers.
 func (c Client) Count(ctx context.Context, of string, by []string, q fleet.Query) (fleet.Counts, error) {
-	var answer fleet.Counts
 	values := q.Values()
 	values.Set("of", of)
 	values.Set("by", strings.Join(by, ","))
-	return answer, c.get(ctx, "v1/counts", values, &answer)
+	return get[fleet.Counts](ctx, c, "v1/counts", values)
 }
 
 // Facets implements fleet.Answers.
 func (c Client) Facets(ctx context.Context, of string, by []string, q fleet.Query) (fleet.Facets, error) {
-	var answer fleet.Facets
 	values := q.Values()
 	values.Set("of", of)
 	values.Set("by", strings.Join(by, ","))
-	return answer, c.get(ctx, "v1/facets", values, &answer)
+	return get[fleet.Facets](ctx, c, "v1/facets", values)
 }
 
 // Search implements fleet.Answers.
 func (c Client) Search(ctx context.Context, text string) (fleet.Found, error) {
-	var answer fleet.Found
-	return answer, c.get(ctx, "v1/search", url.Values{"q": {text}}, &answer)
+	return get[fleet.Found](ctx, c, "v1/search", url.Values{"q": {text}})
 }
 
 // Releases implements fleet.Answers.
@@ -88,31 +85,27 @@ func (c Client) Releases(ctx context.Context, q fleet.Query) (fleet.Releases, er
 
 // Release implements fleet.Answers.
 func (c Client) Release(ctx context.Context, name string, q fleet.Query) (fleet.ReleaseDetail, error) {
-	var answer fleet.ReleaseDetail
-	return answer, c.get(ctx, "v1/releases/"+url.PathEscape(name), q.Values(), &answer)
+	return get[fleet.ReleaseDetail](ctx, c, "v1/releases/"+url.PathEscape(name), q.Values())
 }
 
 // Environments implements fleet.Answers.
 func (c Client) Environments(ctx context.Context, q fleet.Query) (fleet.Environments, error) {
-	var answer fleet.Environments
-	return answer, c.get(ctx, "v1/environments", q.Values(), &answer)
+	return get[fleet.Environments](ctx, c, "v1/environments", q.Values())
 }
 
 // Candidate implements fleet.Answers.
 func (c Client) Candidate(ctx context.Context, platform, from, environment, ring string) (fleet.Candidate, error) {
-	var answer fleet.Candidate
 	values := url.Values{"environment": {environment}}
 	for name, v := range map[string]string{"platform": platform, "from": from, "ring": ring} {
 		if v != "" {
 			values.Set(name, v)
 		}
 	}
-	return answer, c.get(ctx, "v1/candidate", values, &answer)
+	return get[fleet.Candidate](ctx, c, "v1/candidate", values)
 }
 
 // Rollout implements fleet.Answers. Without a limit, it lists at most fleet.MaxRows open clusters.
 func (c Client) Rollout(ctx context.Context, environment, commit string, q fleet.RolloutQuery) (fleet.Rollout, error) {
-	var answer fleet.Rollout
 	if q.Limit == 0 || q.Limit > fleet.MaxRows {
 		q.Limit = fleet.MaxRows
 	}
@@ -130,12 +123,11 @@ func (c Client) Rollout(ctx context.Context, environment, commit string, q fleet
 	if q.MaxReportAge != 0 {
 		values.Set("maxReportAge", q.MaxReportAge.String())
 	}
-	return answer, c.get(ctx, "v1/rollout", values, &answer)
+	return get[fleet.Rollout](ctx, c, "v1/rollout", values)
 }
 
 // Content implements fleet.Answers.
 func (c Client) Content(ctx context.Context, environment string, q fleet.ContentQuery) (fleet.Content, error) {
-	var answer fleet.Content
 	values := url.Values{"environment": {environment}, "record": {q.Record.String()}}
 	if q.Required != "" {
 		values.Set("required", q.Required)
@@ -143,12 +135,11 @@ func (c Client) Content(ctx context.Context, environment string, q fleet.Content
 	if q.MaxReportAge != 0 {
 		values.Set("maxReportAge", q.MaxReportAge.String())
 	}
-	return answer, c.write(ctx, http.MethodPost, "v1/content", values, q.Workloads, &answer)
+	return write[fleet.Content](ctx, c, http.MethodPost, "v1/content", values, q.Workloads)
 }
 
 // Compare implements fleet.Answers.
 func (c Client) Compare(ctx context.Context, left, right fleet.Side, o fleet.CompareOptions) (fleet.Comparison, error) {
-	var answer fleet.Comparison
 	values := url.Values{"left": {left.Values().Encode()}, "right": {right.Values().Encode()}}
 	if o.OnlyDiff {
 		values.Set("onlyDiff", "true")
@@ -156,7 +147,8 @@ func (c Client) Compare(ctx context.Context, left, right fleet.Side, o fleet.Com
 	if len(o.Ignore) > 0 {
 		values.Set("ignore", strings.Join(o.Ignore, ","))
 	}
-	if err := c.get(ctx, "v1/compare", values, &answer); err != nil {
+	answer, err := get[fleet.Comparison](ctx, c, "v1/compare", values)
+	if err != nil {
 		return answer, err
 	}
 	answer.Left, answer.Right = left.Name, right.Name
@@ -186,8 +178,7 @@ func (c Client) Reports(ctx context.Context, cluster string, q fleet.Query) (fle
 
 // Report implements fleet.Answers.
 func (c Client) Report(ctx context.Context, cluster, name string) (fleet.ReportDetail, error) {
-	var answer fleet.ReportDetail
-	return answer, c.get(ctx, "v1/clusters/"+url.PathEscape(cluster)+"/reports/"+url.PathEscape(name), nil, &answer)
+	return get[fleet.ReportDetail](ctx, c, "v1/clusters/"+url.PathEscape(cluster)+"/reports/"+url.PathEscape(name), nil)
 }
 
 // list asks for the pages of a list until there are as many rows as q wants, and returns them as one page, whose other fields
@@ -230,9 +221,10 @@ func list[P, R any](ctx context.Context, c Client, path string, q fleet.Query, v
 
 var errTooLarge = errors.New("the answer is too large; choose fewer rows, or give a limit")
 
-func (c Client) get(ctx context.Context, path string, values url.Values, into any) error {
-	_, err := c.getBounded(ctx, path, values, into, maxAnswerBytes)
-	return err
+// get asks for one answer.
+func get[T any](ctx context.Context, c Client, path string, values url.Values) (answer T, err error) {
+	_, err = c.getBounded(ctx, path, values, &answer, maxAnswerBytes)
+	return answer, err
 }
 
 // getBounded asks for one answer of at most so many bytes, and returns how many it had.

@@ -27,15 +27,13 @@ func (c Client) Register(ctx context.Context, wanted store.Cluster, request []by
 		}
 		body.Key = string(pem)
 	}
-	var added store.AddedCluster
-	err = c.write(ctx, http.MethodPost, "v1/clusters", nil, body, &added)
+	added, err := write[store.AddedCluster](ctx, c, http.MethodPost, "v1/clusters", nil, body)
 	return added.Changed, added.Answer, withKind(err, hubapi.CodeExists, store.ErrExists)
 }
 
 // AllRegistrations returns the clusters in the scope of the token that are registered, or were retired, by name.
 func (c Client) AllRegistrations(ctx context.Context) ([]store.Registration, error) {
-	var answer store.RegistrationList
-	err := c.get(ctx, "v1/registrations", nil, &answer)
+	answer, err := get[store.RegistrationList](ctx, c, "v1/registrations", nil)
 	for i := range answer.Clusters {
 		answer.Clusters[i].ExpectedInterval = time.Duration(answer.Clusters[i].ExpectedSeconds) * time.Second
 	}
@@ -44,32 +42,29 @@ func (c Client) AllRegistrations(ctx context.Context) ([]store.Registration, err
 
 // RemoveCluster is that of store.Registry.
 func (c Client) RemoveCluster(ctx context.Context, nameOrUID string) (store.Registration, error) {
-	var answer store.Registration
-	return answer, c.write(ctx, http.MethodDelete, "v1/clusters/"+url.PathEscape(nameOrUID), nil, nil, &answer)
+	return write[store.Registration](ctx, c, http.MethodDelete, "v1/clusters/"+url.PathEscape(nameOrUID), nil, nil)
 }
 
 // RetireCluster is that of store.Registry.
 func (c Client) RetireCluster(ctx context.Context, nameOrUID, reason string) (store.Registration, error) {
-	var answer store.Registration
-	return answer, c.write(ctx, http.MethodPost, "v1/clusters/"+url.PathEscape(nameOrUID)+"/retire", nil, map[string]string{"reason": reason}, &answer)
+	return write[store.Registration](ctx, c, http.MethodPost, "v1/clusters/"+url.PathEscape(nameOrUID)+"/retire", nil, map[string]string{"reason": reason})
 }
 
 // Unshare is that of store.Registry.
 func (c Client) Unshare(ctx context.Context, nameOrUID string) (store.Registration, error) {
-	var answer store.Registration
-	return answer, c.write(ctx, http.MethodPost, "v1/clusters/"+url.PathEscape(nameOrUID)+"/unshare", nil, nil, &answer)
+	return write[store.Registration](ctx, c, http.MethodPost, "v1/clusters/"+url.PathEscape(nameOrUID)+"/unshare", nil, nil)
 }
 
 // Tokens returns the enrollment tokens in the scope of the client's, newest first.
 func (c Client) Tokens(ctx context.Context) ([]store.Token, error) {
-	var answer store.TokenList
-	return answer.Tokens, c.get(ctx, "v1/tokens", nil, &answer)
+	answer, err := get[store.TokenList](ctx, c, "v1/tokens", nil)
+	return answer.Tokens, err
 }
 
 // CreateToken makes an enrollment token, whose secret the hub does not keep.
 func (c Client) CreateToken(ctx context.Context, s store.TokenScope) (bundle.EnrollToken, error) {
-	var answer store.CreatedToken
-	if err := c.write(ctx, http.MethodPost, "v1/tokens", nil, s, &answer); err != nil {
+	answer, err := write[store.CreatedToken](ctx, c, http.MethodPost, "v1/tokens", nil, s)
+	if err != nil {
 		return bundle.EnrollToken{}, err
 	}
 	token, err := bundle.ParseEnrollToken(answer.Token)
@@ -81,14 +76,13 @@ func (c Client) CreateToken(ctx context.Context, s store.TokenScope) (bundle.Enr
 
 // RevokeToken makes an enrollment token useless. The error wraps store.ErrUnknownToken.
 func (c Client) RevokeToken(ctx context.Context, id string) error {
-	err := c.write(ctx, http.MethodDelete, "v1/tokens/"+url.PathEscape(id), nil, nil, &store.CreatedToken{})
+	_, err := write[store.CreatedToken](ctx, c, http.MethodDelete, "v1/tokens/"+url.PathEscape(id), nil, nil)
 	return withKind(err, hubapi.CodeNotFound, store.ErrUnknownToken)
 }
 
 // Enroll has the hub do what the request in an envelope asks for, and returns its signed answer.
 func (c Client) Enroll(ctx context.Context, envelope []byte) ([]byte, error) {
-	var answer hubapi.Enrolled
-	err := c.write(ctx, http.MethodPost, hubapi.EnrollPath, nil, json.RawMessage(envelope), &answer)
+	answer, err := write[hubapi.Enrolled](ctx, c, http.MethodPost, hubapi.EnrollPath, nil, json.RawMessage(envelope))
 	return answer.Enrollment, err
 }
 

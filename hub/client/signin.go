@@ -67,8 +67,8 @@ type Renewal struct {
 // has begun for them. Show shows the prompt to the person, and returns at once. SignIn returns when they have signed in, with an
 // error above, a *hubapi.Error, or that of ctx.
 func (c Client) SignIn(ctx context.Context, show func(Prompt)) (s Session, err error) {
-	var hub store.DeviceLogin
-	if err := c.get(ctx, devicePath, nil, &hub); err != nil {
+	hub, err := get[store.DeviceLogin](ctx, c, devicePath, nil)
+	if err != nil {
 		if refused := (*hubapi.Error)(nil); errors.As(err, &refused) && refused.Code == hubapi.CodeNotFound {
 			err = fmt.Errorf("%w: %w", ErrNoSignIn, err)
 		}
@@ -112,16 +112,15 @@ func (c Client) session(ctx context.Context, method string, tokens *oauth2.Token
 	if raw == "" {
 		return s, fmt.Errorf("%w %s: it has signed you in and sent no ID token", ErrProvider, by.Issuer)
 	}
-	var answer store.CreatedAccess
-	err := c.write(ctx, method, devicePath, nil, store.NewSession{IDToken: raw}, &answer)
+	answer, err := write[store.CreatedAccess](ctx, c, method, devicePath, nil, store.NewSession{IDToken: raw})
 	s.Token, s.Access = answer.Token, answer.Access
 	return s, err
 }
 
 // SignOut ends the session whose token the client has. It reports whether there was one: an access token is none.
 func (c Client) SignOut(ctx context.Context) (bool, error) {
-	var answer store.EndedSession
-	return answer.Ended, c.write(ctx, http.MethodDelete, devicePath, nil, nil, &answer)
+	answer, err := write[store.EndedSession](ctx, c, http.MethodDelete, devicePath, nil, nil)
+	return answer.Ended, err
 }
 
 const devicePath = "login/device"

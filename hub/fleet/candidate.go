@@ -120,7 +120,8 @@ func (v *View) Candidate(ctx context.Context, platform, from, environment, ring 
 		c.Releases = append(c.Releases, CandidateRelease{typ, had[typ], gets[typ]})
 	}
 	c.Contents = bundle.DecisionContents(trees)
-	return c, v.compareVersions(ctx, m, &c, had, gets)
+	err = v.compareVersions(ctx, m, &c, had, gets)
+	return c, err
 }
 
 // releases returns the newest release of each cluster type; empty for one that the hub lacks.

@@ -62,7 +62,8 @@ func jsonVersions(in io.Reader, chart string) (versions []chartVersion, err erro
 			return nil, err
 		}
 	}
-	return versions, d.Decode(&versions)
+	err = d.Decode(&versions)
+	return versions, err
 }
 
 // enter reads an object up to the value of a key.

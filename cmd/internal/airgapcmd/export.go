@@ -222,7 +222,8 @@ func (x *exporting) request(cmd *cobra.Command, s *settings.Settings) (r export.
 		}
 		r.Rings = append(r.Rings, ring)
 	}
-	return r, x.complete(cmd.Context(), s, &r)
+	err = x.complete(cmd.Context(), s, &r)
+	return r, err
 }
 
 // complete reads the flags that need more than a look.

@@ -220,7 +220,8 @@ func applySteps(ctx context.Context, c *sql.Conn, steps []string) error {
 }
 
 func version(ctx context.Context, c *sql.Conn) (v int, err error) {
-	return v, c.QueryRowContext(ctx, "PRAGMA user_version").Scan(&v)
+	err = c.QueryRowContext(ctx, "PRAGMA user_version").Scan(&v)
+	return v, err
 }
 
 // classify wraps an error of the database in the sentinel that callers branch on, if there is one.
