@@ -62,9 +62,20 @@ func Unproved(environment, waits string, more int) error {
 	return fmt.Errorf("%s has no record that says what it runs, and a workload that is left out would be removed from it: %w: %s", environment, ErrUnproved, waits)
 }
 
-// refused returns an error if a workload that was rendered waits, it is not known whether the environment has it, and nobody drops it.
+// refused returns an error if a workload that was rendered waits, it is not known whether the environment has it, and nobody drops it. The
+// workloads of a registration that could not be read wait, too.
 func (p *publication) refused(plans []*plan) error {
-	if a := p.opts.Admission; a == nil || a.IsKnown || len(p.unknowns.waiting) == 0 {
+	a := p.opts.Admission
+	if a == nil || a.IsKnown {
+		return nil
+	}
+	for _, u := range p.unknowns.unread {
+		unread := ledger.Key{Registration: u.Registration}
+		if a.Waiting(map[ledger.Key]ledger.Revision{unread: {}})[unread] != "" {
+			return Unproved(p.Environment, fmt.Sprintf("registration %s cannot be read: %v", u.Registration, u.Err), 0)
+		}
+	}
+	if len(p.unknowns.waiting) == 0 {
 		return nil
 	}
 	open := map[string]bool{}
@@ -78,6 +89,16 @@ func (p *publication) refused(plans []*plan) error {
 		return nil
 	}
 	return Unproved(p.Environment, all[0].Reason, len(all)-1)
+}
+
+// mayKeep returns an error if what an environment has is not to be signed again: nobody vouches for what was let in before the present epoch, and
+// a record of this one would. Last is the ledger of record, or nil.
+func (p *publication) mayKeep(record state.Record, last *ledger.Ledger) error {
+	isHeld := last != nil && last.IsHeld() || p.opts.Admission != nil
+	if record.Verified.Record.Epoch == p.Trust.Epoch || !isHeld {
+		return nil
+	}
+	return fmt.Errorf("%s: what it has was let in before epoch %d began: %w", p.Environment, p.Trust.Epoch, ErrUnproved)
 }
 
 // isDecided returns ErrDecideAgain if the admission was decided on from another record than at.

@@ -139,6 +139,9 @@ func (p *publication) reissue(ctx context.Context, choose func(context.Context, 
 func (p *publication) writeAll(ctx context.Context, plans []*plan, record state.Record, next bundle.EnvironmentRecord, part *Part, done *Published) error {
 	rows := make([]*PublishedType, len(plans))
 	last, err := p.lastLedger(ctx, record)
+	if err == nil {
+		err = p.mayKeep(record, last)
+	}
 	if err != nil {
 		return err
 	}

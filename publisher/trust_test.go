@@ -10,14 +10,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/pack"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -364,6 +367,59 @@ func TestAnEpochIsTheWayBackFromKeysThatWereStolen(t *testing.T) {
 	p, err = q.publish(dave, eve)
 	require.NoError(t, err)
 	require.Equal(t, "epoch 3 has begun", row(t, p, "drone").Renewed)
+}
+
+// A record of a new epoch says what somebody has let in. One that signed what there was once more would have all of it count.
+func TestANewEpochHasNoRecordOfWhatNobodyLetIn(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(newWorld(t, "layout"), 1)
+	q.result.Rings = ringsOfTest
+	q.reads("c1", "f1")
+	of := ledger.From{Environment: "test", Revision: digest.FromString("below"), Record: ledger.Record{Sequence: 1}}
+	q.opts.Admission = &Admission{
+		IsKnown: true, Waiting: func(map[ledger.Key]ledger.Revision) map[ledger.Key]string { return nil },
+		From: func(ledger.Key, ledger.Revision) (ledger.From, string) { return of, "" },
+	}
+	q.outcomes(q.anna)
+	q.now = q.now.Add(time.Minute)
+	before := q.state()
+	q.rotate(trust.RaiseEpoch)
+	refused := func(change func(*PublishOptions)) {
+		t.Helper()
+		opts := q.opts
+		defer func() { q.opts = opts }()
+		change(&q.opts)
+		_, err := q.publish(q.anna)
+		require.ErrorIs(t, err, ErrUnproved)
+		require.Equal(t, before, q.state())
+	}
+	_, record := q.resolved("environments/dev")
+	decided := *q.opts.Admission
+	decided.Record, decided.IsKnown = record, false
+
+	refused(func(o *PublishOptions) { o.Paused, o.Admission = true, nil })
+	refused(func(o *PublishOptions) { o.Paused, o.Admission = true, &decided })
+	waiting := decided
+	waiting.Waiting = func(rendered map[ledger.Key]ledger.Revision) map[ledger.Key]string {
+		all := map[ledger.Key]string{}
+		for k := range rendered {
+			if k.Workload == "" { // one of what cannot be read
+				all[k] = "it waits"
+			}
+		}
+		return all
+	}
+	refused(func(o *PublishOptions) {
+		o.Unread, o.Admission = []platform.Unread{{Registration: "shop", Err: errors.New("no answer")}}, &waiting
+	})
+	opts := q.opts
+	opts.Trust, opts.Now = published.Of(q.chain), func() time.Time { return q.now }
+	_, err := Move(t.Context(), q.loc, []*keys.Key{q.anna}, MoveOptions{Environment: "dev", ClusterType: "drone", Ring: ringsOfTest[0]}, opts)
+	require.ErrorIs(t, err, ErrUnproved)
+	require.Equal(t, before, q.state())
+
+	q.opts.Admission = &decided // all of it is proved
+	require.Equal(t, everywhere(releases.OutcomePublished), q.outcomes(q.anna))
 }
 
 func TestReleasesAreRenewedInTimeAndSayWhy(t *testing.T) {

@@ -103,6 +103,7 @@ var Everywhere = cli.Kinds{
 	cli.Is(bundle.ErrTrustExpired, cli.Denied, `"wherry trust rotate" begins a version with a new validity`),
 	cli.AsBy(func(e *bundle.Refusal) (int, string) { return cli.Denied, refusals[e.Reason] }),
 	cli.Is(trust.ErrNoReleaseKey, cli.Usage, `sign with one of those; "wherry trust add-key" begins a version with another one`),
+	cli.Is(publisher.ErrUnproved, cli.NotYet, `"wherry publish" lets in what is proved, with --unproved "REASON" all of it`),
 	cli.Is(publisher.ErrUnfinished, cli.Failed, "publish again, which completes it"),
 	cli.AsBy(func(e *undo.EmptiesError) (int, string) {
 		if e.Workload != "" {

@@ -149,6 +149,9 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 		}
 		return e, nil
 	}
+	if record != nil && record.Epoch != of.Signers.Epoch {
+		record = nil // nobody vouches for what it says
+	}
 	commit := loaded.BaseCommit
 	e.pinned = commit
 	group := policy.Gate.Override.Required > 0 // which overrides rules of the gate, too
