@@ -37,6 +37,9 @@ type Options struct {
 	Pack bool
 	// Pin, if not nil, configures the access to the sources whose commits and digests are pinned.
 	Pin *sources.Options
+	// Platform, if not nil, is what LoadPlatform returned for the same source, but for WorkloadsAt: Build goes on with it, and nobody else may use
+	// it any more.
+	Platform *Loaded
 	// AfterLoad, if not nil, is called before rendering. It may change the model, and the options above according to
 	// the loaded platform. Its error ends Build.
 	AfterLoad func(ctx context.Context, loaded *Loaded, opts *Options) error
@@ -56,7 +59,12 @@ type Built struct {
 // registrations is in the result; the error is that of [Load], of [scheduler.Model.Render], of the functions in opts, or
 // of ctx.
 func Build(ctx context.Context, src Source, opts Options) (Built, error) {
-	loaded, err := Load(ctx, src)
+	loaded, err := opts.Platform, error(nil)
+	if loaded != nil {
+		err = loaded.addWorkloads(ctx, src)
+	} else {
+		loaded, err = Load(ctx, src)
+	}
 	if err == nil && opts.AfterLoad != nil {
 		err = opts.AfterLoad(ctx, loaded, &opts)
 	}

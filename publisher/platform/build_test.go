@@ -85,3 +85,25 @@ func TestTheLogHasWhatWasFetchedForEachRegistration(t *testing.T) {
 		require.Regexp(t, `msg="budget used" registration=`+registration+` sources=0 requests=0 bytes=0 disk=0 time=\S+ cpu=0s`, log.String())
 	}
 }
+
+// A publication asks first what may enter. It reads the platform once for both.
+func TestBuildGoesOnWithAPlatformThatWasRead(t *testing.T) {
+	whole, err := Build(t.Context(), coffee(), Options{})
+	require.NoError(t, err)
+
+	var log bytes.Buffer
+	src := coffee()
+	src.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	read, err := LoadPlatform(t.Context(), src)
+	require.NoError(t, err)
+	require.Contains(t, log.String(), "part=platform")
+	log.Reset()
+	built, err := Build(t.Context(), src, Options{Platform: read})
+	require.NoError(t, err)
+	require.Equal(t, whole.Result, built.Result)
+	require.Equal(t, whole.Loaded.Followed.Folders, built.Loaded.Followed.Folders)
+	require.Equal(t, whole.Loaded.BaseCommit, built.Loaded.BaseCommit)
+	require.Contains(t, log.String(), "part=workload")
+	require.NotContains(t, log.String(), "part=platform")
+	require.NotContains(t, log.String(), "part=base")
+}

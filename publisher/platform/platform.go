@@ -102,6 +102,9 @@ type Loaded struct {
 	// Warnings is about the sources as such; those about objects are the model's.
 	Warnings []finding.Finding
 
+	// Before is the same environment at the base commit of its newest record, if [PolicyNow] has read that; else nil.
+	Before *Loaded
+
 	// Followed is what was read and may change.
 	Followed Followed
 	// Access reaches the servers of all that is fetched for the environment.
@@ -241,21 +244,9 @@ func Load(ctx context.Context, o Source) (*Loaded, error) {
 func LoadPlatform(ctx context.Context, o Source) (*Loaded, error) { return load(ctx, o) }
 
 func load(ctx context.Context, o Source, more ...func(*loader, context.Context) error) (*Loaded, error) {
-	o.Timeout = o.timeout()
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	access := o.access()
-	repositories := gitrepo.NewReader(o.Timeout, o.Mirrors, access)
-	repositories.Use(o.Clone)
-	defer func() { _ = repositories.Close() }() // removes temporary files only
-	l := &loader{
-		Source: o,
-		given:  o.Environment != "",
-		git:    repositories,
-		times:  map[string]time.Time{},
-		loaded: &Loaded{Model: scheduler.NewModel(o.Environment), Followed: followedBy(o, access), Access: access, meters: meter.NewSet(meter.Budget{}), places: map[string]location{}},
-	}
+	l := newLoader(o, &Loaded{Model: scheduler.NewModel(o.Environment), Followed: followedBy(o, access), Access: access, meters: meter.NewSet(meter.Budget{}), places: map[string]location{}})
+	defer l.close()
 	steps := []func(*loader, context.Context) error{(*loader).platform, (*loader).bases, (*loader).checkEnvironment, (*loader).open}
 	for _, step := range append(steps, more...) {
 		if err := step(l, ctx); err != nil {
@@ -265,3 +256,22 @@ func load(ctx context.Context, o Source, more ...func(*loader, context.Context) 
 	l.loaded.BaseTime, l.loaded.EnvironmentTime = l.times[l.loaded.BaseCommit], l.environmentTime()
 	return l.loaded, nil
 }
+
+// addWorkloads adds the app teams' sources to what LoadPlatform has read of the same source, but for WorkloadsAt.
+func (l *Loaded) addWorkloads(ctx context.Context, o Source) error {
+	more := newLoader(o, l)
+	defer more.close()
+	return more.workloads(ctx)
+}
+
+func newLoader(o Source, loaded *Loaded) *loader {
+	o.Timeout = o.timeout()
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	repositories := gitrepo.NewReader(o.Timeout, o.Mirrors, loaded.Access)
+	repositories.Use(o.Clone)
+	return &loader{Source: o, given: o.Environment != "", git: repositories, times: map[string]time.Time{}, loaded: loaded}
+}
+
+func (l *loader) close() { _ = l.git.Close() } // removes temporary files only

@@ -11,6 +11,7 @@ import (
 // PolicyNow returns the policy that judges what enters an environment, which was loaded from source: the one at the base commit that its
 // newest record has, so that no commit brings a laxer gate for itself. An environment without a record, or that is in no chain
 // there, has that of what was loaded, which is also returned with an error: a *LostPolicyError if that base commit cannot be read any more.
+// What was read at that commit is kept in loaded.Before.
 func PolicyNow(ctx context.Context, source Source, loaded *Loaded, record *bundle.EnvironmentRecord) (promotion.Policy, error) {
 	next, err := loaded.Model.Promotion()
 	if err != nil || record == nil || record.BaseCommit == "" || loaded.BaseCommit == "" || record.HasBase(loaded.BaseCommit, loaded.BaseID) {
@@ -21,6 +22,7 @@ func PolicyNow(ctx context.Context, source Source, loaded *Loaded, record *bundl
 	if err != nil {
 		return next, &LostPolicyError{next.Environment, record.BaseCommit, err}
 	}
+	loaded.Before = before
 	now, err := before.Model.Promotion()
 	if err != nil || now.Below() == "" {
 		return next, err

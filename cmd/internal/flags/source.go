@@ -157,9 +157,7 @@ func (f *Source) Build(cmd *cobra.Command, place, output string, opts platform.O
 	if err != nil {
 		return platform.Built{}, err
 	}
-	if f.Verbose {
-		source.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
-	}
+	source.Log = f.Log(cmd)
 	opts.Decision = decision
 	opts.Pin = &sources.Options{Timeout: f.timeout, Mirrors: source.Mirrors, OCI: new(Registry).Options(), At: f.SourcesAt}
 	after := opts.AfterLoad
@@ -179,6 +177,14 @@ func (f *Source) Build(cmd *cobra.Command, place, output string, opts platform.O
 	defer f.Cache.Trim()
 	built, err := platform.Build(cmd.Context(), source, opts)
 	return built, failure.Input(err)
+}
+
+// Log returns the log of what is read; nil without --verbose.
+func (f *Source) Log(cmd *cobra.Command) *slog.Logger {
+	if !f.Verbose {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // Render is Build and PrintProblems.

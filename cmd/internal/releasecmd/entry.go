@@ -98,8 +98,9 @@ func notOverridden(all []content.Take, policy promotion.Policy) error {
 // entering is an environment before it is rendered: what it is read from, and what may enter it.
 type entering struct {
 	source *flags.Source
-	entry  *facts.Entry // nil if nothing is held
-	facts  *facts.Facts // what it was asked of; of a plan alone
+	read   *platform.Loaded // the platform as source reads it, without workloads; nil if that is to be read once more
+	entry  *facts.Entry     // nil if nothing is held
+	facts  *facts.Facts     // what it was asked of; of a plan alone
 	pinned string
 	// waits says why the base commit that is pinned does not enter yet; empty if it may. Steady is the same without what changes with time alone.
 	waits, steady string
@@ -120,10 +121,12 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	if err != nil {
 		return e, err
 	}
+	options.Log = source.Log(cmd)
 	loaded, err := platform.LoadPlatform(cmd.Context(), options)
 	if err != nil {
 		return e, failure.Input(err)
 	}
+	e.read = loaded
 	of := from.Look() // of which promote has begun one
 	if of.Platform == "" {
 		of.Platform = loaded.Model.PlatformName()
@@ -222,7 +225,7 @@ func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.
 		e.refused = e.Waits(policy.Environment, pinned)
 		return "", nil
 	}
-	e.source.BaseAt = record.BaseCommit
+	e.source.BaseAt, e.read = record.BaseCommit, loaded.Before
 	return record.BaseCommit, nil
 }
 

@@ -215,6 +215,7 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 		if entering.entry != nil {
 			opts.Admission = entering.entry.Admission()
 		}
+		build.Platform = entering.read
 	}
 	planned, err := entering.source.Build(cmd, place, to.Dir+p.against, build)
 	if err != nil {

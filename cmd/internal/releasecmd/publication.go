@@ -96,7 +96,7 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 		return nil, err
 	}
 	built, err := entering.source.Render(cmd, p.Place, p.To.Dir, platform.Options{
-		Pack: true, ToSign: true, AfterLoad: lastReleases(p.To, p.Options.Trust, p.Keys, p.Options),
+		Pack: true, ToSign: true, Platform: entering.read, AfterLoad: lastReleases(p.To, p.Options.Trust, p.Keys, p.Options),
 	})
 	if err != nil {
 		return nil, err
