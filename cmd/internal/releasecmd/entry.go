@@ -253,14 +253,24 @@ func (e *entering) Waits(environment, commit string) error {
 		fmt.Sprintf("wherry gate explain -e %s; %s", environment, e.way))
 }
 
+// warned are the warnings that were printed: several steps read the same records.
+type warned map[string]bool
+
+// printer returns a function that prints a warning, unless it was printed before.
+func (w warned) printer(cmd *cobra.Command) func(format string, args ...any) {
+	return func(format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); !w[text] {
+			w[text] = true
+			cmd.PrintErrf("warning: %s\n", cli.Indented(text))
+		}
+	}
+}
+
 // factsOf returns the facts for an environment that is published or planned.
-func factsOf(cmd *cobra.Command, source *flags.Source, place string, to oci.Location, registry flags.Registry, fleet *flags.Fleet, signers published.Signers) (*facts.Facts, error) {
+func factsOf(cmd *cobra.Command, source *flags.Source, place string, to oci.Location, registry flags.Registry, fleet *flags.Fleet, signers published.Signers, warn func(string, ...any)) (*facts.Facts, error) {
 	from := &facts.Facts{
-		Location: to, Options: registry.Options(), Signers: signers, Now: cli.Now,
+		Location: to, Options: registry.Options(), Signers: signers, Now: cli.Now, Warn: warn,
 		Clusters: facts.Roster(func(environment string) (platform.Source, error) { return source.OptionsOf(environment, place) }),
-		Warn: func(format string, args ...any) {
-			cmd.PrintErrf("warning: %s\n", cli.Indented(fmt.Sprintf(format, args...)))
-		},
 	}
 	if fleet.URL() == "" {
 		return from, nil

@@ -41,11 +41,12 @@ type planning struct {
 	exitCode    bool
 	strict      error // with --strict, why publishing would do nothing; nil if it would
 	options     publisher.PublishOptions
+	warned      warned
 }
 
 // Plan returns the command wherry plan.
 func Plan() *cobra.Command {
-	var p planning
+	p := planning{warned: warned{}}
 	cmd := &cobra.Command{
 		Use:   "plan [PLATFORM] [--environment NAME] [--to LOCATION (--key FILE | --trust FILE) | --against DIR | --offline]",
 		Short: "Show what publishing would change",
@@ -136,7 +137,7 @@ func (p *planning) run(cmd *cobra.Command, args []string) error {
 	}
 	difference.Impact.On(link)
 	for _, w := range difference.Warnings {
-		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
+		p.warned.printer(cmd)("%s", w)
 	}
 	switch out := cmd.OutOrStdout(); p.format {
 	case "json":
@@ -252,7 +253,7 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 
 // enter asks what may enter the environment. That something has to wait is a warning.
 func (p *planning) enter(cmd *cobra.Command, place string, to oci.Location, signers published.Signers) (entering, error) {
-	from, err := factsOf(cmd, &p.source, place, to, p.registry, &p.fleet, signers)
+	from, err := factsOf(cmd, &p.source, place, to, p.registry, &p.fleet, signers, p.warned.printer(cmd))
 	if err != nil {
 		return entering{}, err
 	}

@@ -66,12 +66,15 @@ type Publication struct {
 	Quiet bool
 	// Read, if not nil, is called with what was read.
 	Read func(*platform.Loaded)
+
+	warn func(format string, args ...any)
 }
 
 // PublishEnvironment renders an environment and publishes it, as wherry publish does, and tells the hub. It prints problems,
 // warnings and the conclusion to stderr. The result is nil if nothing was published; with a result, the error is about
 // assignments that failed (exit code 1) or signatures that are missing (5).
 func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published, error) {
+	p.warn = warned{}.printer(cmd)
 	for race := 1; ; race++ {
 		done, err := p.publish(cmd)
 		if !errors.Is(err, publisher.ErrDecideAgain) {
@@ -153,7 +156,7 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 		done.NextLook = entering.entry.NextLook()
 	}
 	for _, w := range done.Warnings {
-		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
+		p.warn("%s", w)
 	}
 	if !p.Quiet { // those who watch get an event
 		for _, w := range done.Proved {
@@ -209,7 +212,7 @@ func (p *Publication) enter(cmd *cobra.Command) (entering, error) {
 	from := p.Facts
 	if from == nil {
 		var err error
-		if from, err = factsOf(cmd, p.Source, p.Place, p.To, p.Registry, &p.Fleet, p.signers()); err != nil {
+		if from, err = factsOf(cmd, p.Source, p.Place, p.To, p.Registry, &p.Fleet, p.signers(), p.warn); err != nil {
 			return entering{}, err
 		}
 	}
@@ -226,9 +229,7 @@ func (p *Publication) signers() published.Signers {
 
 // decided returns why the environment is paused, nil if it is not, and until when what was undone may be released again.
 func (p *Publication) decided(cmd *cobra.Command, loaded *platform.Loaded, policy promotion.Policy) (_ *decisions.Pause, again time.Time, _ error) {
-	found, err := decisions.Read(cmd.Context(), p.To, p.Registry.Options(), policy.Environment, func(format string, args ...any) {
-		cmd.PrintErrf("warning: %s\n", cli.Indented(fmt.Sprintf(format, args...)))
-	})
+	found, err := decisions.Read(cmd.Context(), p.To, p.Registry.Options(), policy.Environment, p.warn)
 	if err != nil {
 		return nil, again, fmt.Errorf("publish to %s: %w", p.To, err)
 	}
