@@ -120,7 +120,7 @@ func (w *watching) promote(ctx context.Context, cmd *cobra.Command, t *watch.Tur
 	if t.Now.Before(soonest) && (moved || tooSoon) {
 		t.At(soonest)
 	}
-	w.noteClosed(t)
+	closed := w.closed(t)
 	w.promoter.Due = w.due(t)
 	if options.Quiet {
 		j.Same()
@@ -155,7 +155,7 @@ func (w *watching) promote(ctx context.Context, cmd *cobra.Command, t *watch.Tur
 		return lost
 	}
 	for _, r := range results {
-		w.behind[r.Environment] = !r.Published && (w.behind[r.Environment] || !options.Quiet)
+		w.behind[r.Environment] = closed[r.Environment] || !r.Published && !r.Unfinished && (w.behind[r.Environment] || !options.Quiet)
 	}
 	if !options.Quiet {
 		w.state, w.pushed, w.renewAt = state, t.Now, t.Now.Add(watch.ForAnything)
@@ -198,14 +198,16 @@ func (w *watching) soonest(ctx context.Context, t *watch.Turn) (soonest time.Tim
 	return soonest, t.Now.Before(at), nil
 }
 
-// noteClosed notes the environments that take nothing new now, and looks again when they do.
-func (w *watching) noteClosed(t *watch.Turn) {
+// closed returns the environments that take nothing new now by their schedules, and has the loop look again when they do.
+func (w *watching) closed(t *watch.Turn) map[string]bool {
+	closed := map[string]bool{}
 	for _, e := range w.chain {
 		if why, opens := gate.Closed(e.schedule, t.Now); e.held && why != "" {
-			w.behind[e.name] = true
+			closed[e.name] = true
 			t.At(opens)
 		}
 	}
+	return closed
 }
 
 // due returns the function by which an environment that holds content is published because something was proved, once for the same, or because
@@ -222,7 +224,11 @@ func (w *watching) due(t *watch.Turn) func(context.Context, *platform.Loaded, pr
 			w.moved[policy.Environment] = moves
 			return true, nil
 		}
-		return w.behind[policy.Environment] && entry.Open(), nil
+		if !entry.Open() { // a batch may be under way
+			w.behind[policy.Environment] = true
+			return false, nil
+		}
+		return w.behind[policy.Environment], nil
 	}
 }
 
