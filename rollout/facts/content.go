@@ -166,7 +166,8 @@ func (f *Facts) newest(ctx context.Context, platform, environment string, now ti
 	})
 }
 
-// EntryNow is Entry for an environment beside the base commit that it has; without a record, the one that it pins.
+// EntryNow is Entry for an environment beside the base commit that publishing it would take: the one that it pins if its gate passes, else the
+// one that it has. Without a record, that is the one that it pins.
 func (f *Facts) EntryNow(ctx context.Context, loaded *platform.Loaded, policy promotion.Policy) (*Entry, error) {
 	of, pinned := *f, loaded.BaseCommit
 	of.Platform = cmp.Or(of.Platform, loaded.Model.PlatformName())
@@ -174,10 +175,28 @@ func (f *Facts) EntryNow(ctx context.Context, loaded *platform.Loaded, policy pr
 	if err != nil {
 		return nil, err
 	}
-	if record != nil {
-		pinned = cmp.Or(record.BaseCommit, pinned)
+	if record != nil && record.BaseCommit != "" && !record.HasBase(pinned, loaded.BaseID) {
+		passes, err := of.passes(ctx, loaded, policy)
+		if err != nil {
+			return nil, err
+		}
+		if !passes {
+			pinned = record.BaseCommit
+		}
 	}
 	return of.Entry(ctx, AskOf(loaded, policy, pinned))
+}
+
+// passes reports whether the gate of an environment lets in the base commit that it pins.
+func (f *Facts) passes(ctx context.Context, loaded *platform.Loaded, policy promotion.Policy) (bool, error) {
+	if loaded.BaseCommit == "" || policy.Below() == "" || !policy.Gate.Content.Held { // then Entry asks nothing
+		return false, nil
+	}
+	v, err := f.Judge(ctx, Ask{Policy: policy, Commit: loaded.BaseCommit, BaseID: loaded.BaseID})
+	if errors.Is(err, ErrNoCommit) {
+		return false, nil
+	}
+	return v.Result == gate.Pass, err
 }
 
 // own reads what the environment has.

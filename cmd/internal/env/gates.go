@@ -83,8 +83,10 @@ func (f *Gates) AddTrust(cmd *cobra.Command) { f.Trust.AddReleaseKey(cmd) }
 
 // Opened is what Gates.Open has read.
 type Opened struct {
-	Facts  facts.Facts
+	Facts facts.Facts // of one look
+	// Policy is the one that judges now. If it is lost, Lost says why, and Policy is the one that would be next; see platform.PolicyNow.
 	Policy promotion.Policy
+	Lost   error
 	Loaded *platform.Loaded
 	Place  string // of the environment
 }
@@ -137,7 +139,16 @@ func (f *Gates) Open(cmd *cobra.Command, args []string) (*Opened, error) {
 		Clusters: facts.Roster(func(environment string) (platform.Source, error) { return f.Source.OptionsOf(environment, place) }),
 		Warn:     func(format string, args ...any) { cmd.PrintErrf("note: "+format+"\n", args...) }, Now: time.Now,
 	}}
-	return o, f.Complete(cmd, &o.Facts)
+	if err := f.Complete(cmd, &o.Facts); err != nil {
+		return nil, err
+	}
+	o.Facts = *o.Facts.Look()
+	record, err := o.Facts.Record(cmd.Context(), o.Facts.Platform, policy.Environment)
+	if err != nil {
+		return nil, f.Failure(err, &o.Facts)
+	}
+	o.Policy, o.Lost = o.Facts.PolicyNow(cmd.Context(), source, loaded, record)
+	return o, nil
 }
 
 // Complete adds to facts what the flags of AddFacts say, for a command that has made the others itself.

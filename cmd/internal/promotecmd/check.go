@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/env"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/rollout/facts"
 	"github.com/wherry-dev/wherry/rollout/gate"
 )
@@ -36,11 +37,20 @@ func (a *asking) addTo(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("ring", a.Source.CompleteRings)
 }
 
+// opened opens the environment. Without the policy that judges now, there is no answer.
+func (a *asking) opened(cmd *cobra.Command, args []string) (*env.Opened, error) {
+	o, err := a.Open(cmd, args)
+	if err == nil && o.Lost != nil {
+		return nil, failure.Input(o.Lost)
+	}
+	return o, err
+}
+
 func (a *asking) judge(cmd *cobra.Command, args []string) (*env.Opened, gate.Verdict, error) {
 	if a.commit != "" && (len(a.commit) < 7 || strings.Trim(a.commit, "0123456789abcdef") != "") {
 		return nil, gate.Verdict{}, cli.Usagef("--commit must be at least 7 hexadecimal digits of a commit")
 	}
-	o, err := a.Open(cmd, args)
+	o, err := a.opened(cmd, args)
 	if err != nil {
 		return nil, gate.Verdict{}, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -87,10 +88,30 @@ func (f *subject) open(cmd *cobra.Command, args []string) (*settings.Settings, e
 		return nil, err
 	}
 	f.loaded, f.platform = loaded, loaded.Model.PlatformName()
+	if err := f.judgedBy(cmd, signers); err != nil {
+		return nil, err
+	}
 	f.trust = decisions.Trust{
 		Platform: cmp.Or(f.platform, publisher.DefaultPlatform), Policy: f.policy, Releases: signers, Now: time.Now().UTC(),
 	}
 	return s, nil
+}
+
+// judgedBy takes the policy by which the environment is judged now, in place of the one at the commit that it pins.
+func (f *subject) judgedBy(cmd *cobra.Command, signers published.Signers) error {
+	source, err := f.source.Options(f.place, f.loc.Dir)
+	if err != nil {
+		return err
+	}
+	from := facts.Facts{Location: f.loc, Options: f.registry.Options(), Signers: signers, Now: time.Now, Warn: warner(cmd)}
+	record, err := from.Record(cmd.Context(), f.platform, f.policy.Environment)
+	if err != nil {
+		return failure.At(err, f.loc)
+	}
+	if f.policy, err = from.PolicyNow(cmd.Context(), source, f.loaded, record); err != nil {
+		return failure.Input(err)
+	}
+	return nil
 }
 
 // gate is the gate that is decided about.

@@ -4,6 +4,7 @@ import (
 	"crypto"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -453,26 +454,27 @@ func TestWhatOnlyProdHasComesWhenProdOpens(t *testing.T) {
 `, "dev", "prod")
 	w.embed("dev", "prod")
 	own := func(text string) {
-		w.Commit("app", "own/config.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: text}, data: {is: "+text+"}}\n")
+		w.Commit("own", "own/config.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: text}, data: {is: "+text+"}}\n")
 	}
-	w.Commit("app", "workload.yaml", workload+"    - {name: dev, environment: dev, manifests: {path: ./live}}\n    - {name: prod, environment: prod, manifests: {path: ./own}}\n")
 	own("one")
+	w.Commit("app", "workload.yaml", workload+"    - {name: dev, environment: dev, manifests: {path: ./live}}\n    - {name: prod, environment: prod, manifests: {repo: \"https://git.example/contoso/gitops\", branch: own, path: ./own}}\n")
+	mirror := []string{"--mirror", "https://git.example=" + filepath.Dir(filepath.Dir(w.Git))}
 	w.addCluster("plant-1", `""`, time.Time{})
 	w.bubble(func() {
-		w.must("publish", w.repo, "-e", "dev", "--to", w.to.String(), "--key", w.path("release.key"))
-		w.must("publish", w.repo, "-e", "prod", "--to", w.to.String(), "--key", w.path("release.key"), "--unproved", "the first time")
+		w.must(append([]string{"publish", w.repo}, append(mirror, "-e", "dev", "--to", w.to.String(), "--key", w.path("release.key"))...)...)
+		w.must(append([]string{"publish", w.repo}, append(mirror, "-e", "prod", "--to", w.to.String(), "--key", w.path("release.key"), "--unproved", "the first time")...)...)
 		w.runs("plant-1")
-		w.watch(w.promote())
+		l := w.watch(w.promote(mirror...))
 		w.pass(40 * time.Minute)
 		own("two")
 		w.pass(89 * time.Minute)
 		require.Equal(w.t, "one", w.delivered("prod", ""), "it is frozen")
 		w.pass(time.Minute)
-		require.Equal(w.t, "two", w.delivered("prod", ""), "at the moment when the freeze ends")
+		require.Equal(w.t, "two", w.delivered("prod", ""), "at the moment when the freeze ends: %s", l.out.String())
 
 		w.must(w.rollout("pause", "prod", "--reason", "sale")...)
 		own("three")
-		w.pass(12 * time.Minute)
+		w.pass(61 * time.Minute)
 		require.Equal(w.t, "two", w.delivered("prod", ""))
 		w.must(w.rollout("resume", "prod")...)
 		w.pass(6 * time.Minute)
@@ -534,6 +536,56 @@ func keyOf(k *keys.Key) crypto.PublicKey {
 		panic(err)
 	}
 	return public
+}
+
+// Who asks the gate hears what publishing would do: by the policy that prod has, and beside the base commit that it would get.
+func TestTheGateOfAWorkloadSaysWhatPublishingDoes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {minReported: 100}}]\n", "dev", "prod")
+	w.embed("dev", "prod")
+	w.addCluster("plant-1", `""`, time.Time{})
+	released, err := bundle.MarshalPublicKey(keyOf(w.key))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(w.path("release.pub"), released, 0o644))
+	check := func(args ...string) []string {
+		return append([]string{"gate", "check", w.repo, "-e", "prod", "--to", w.to.String(), "--release-key", w.path("release.pub")}, args...)
+	}
+	publish := []string{"publish", w.repo, "-e", "prod", "--to", w.to.String(), "--key", w.path("release.key")}
+	pin := func(content string) {
+		old := w.RunGit("show", "prod:base-repo.yaml")
+		w.Commit("prod", "base-repo.yaml", regexp.MustCompile(`commit: [0-9a-f]+`).ReplaceAllString(old, "commit: "+w.full(content)))
+	}
+	w.bubble(func() {
+		w.must(w.promote("-e", "dev")...)
+		w.pass(time.Minute)
+		w.runs("plant-1")
+		w.must(publish...)
+		w.pass(time.Minute)
+
+		// The next base commit has another version with it, and dev proves both together.
+		w.deliver("two")
+		w.push("base")
+		w.must(w.promote("-e", "dev")...)
+		pin("base")
+		w.pass(time.Minute)
+		require.Contains(w.t, w.fails(check("--workload", "web/web")...), "prod: not yet for web/web: web ")
+		w.runs("plant-1")
+		require.Contains(w.t, w.must(check("--workload", "web/web")...), "prod: yes for web/web: it is proved in dev")
+		w.must(publish...)
+		require.Equal(w.t, []string{"two", "base"}, []string{w.delivered("prod", ""), w.has("prod")})
+
+		// A commit that would let everything in is judged by the policy before it.
+		w.pass(time.Minute)
+		w.Commit("main", "promotion.yaml", "apiVersion: wherry.dev/v1alpha1\nkind: PromotionPolicy\nmetadata: {name: edge}\nspec: {chain: [dev, prod], gate: {content: any, allowEmptyCohort: true}}\n")
+		w.deliver("three")
+		w.push("lax")
+		w.must(w.promote("-e", "dev")...)
+		pin("lax")
+		require.ErrorContains(w.t, w.run(w.t.Context(), new(output), publish...), "waits: compliant: 0 of 1")
+		require.Regexp(w.t, `compliant +wait +0 of 1`, w.fails(check()...))
+		require.Contains(w.t, w.fails(check("--workload", "web/web")...), "prod: not yet for web/web: web ")
+		require.Equal(w.t, "two", w.delivered("prod", ""))
+	})
 }
 
 // Teams that push all the time make few records: of the first environment one in five minutes, and of others one in ten for proofs alone.

@@ -38,7 +38,7 @@ type entering struct {
 
 // checkWorkload says whether the newest revision of a workload that the environment below has may enter.
 func (a *asking) checkWorkload(cmd *cobra.Command, args []string, name, format string) error {
-	o, err := a.Open(cmd, args)
+	o, err := a.opened(cmd, args)
 	if err != nil {
 		return err
 	}

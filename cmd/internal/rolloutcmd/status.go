@@ -100,6 +100,9 @@ func (l *looking) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if o.Lost != nil {
+		cmd.PrintErrf("warning: %s\n", cli.Indented(o.Lost.Error()))
+	}
 	s, err := l.look(cmd, o)
 	if err != nil {
 		return l.Failure(err, &o.Facts)
