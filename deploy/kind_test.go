@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle/child/childtest"
 )
 
 // commands is a folder that holds programs of this machine, and scripts that stand for others.
@@ -23,7 +25,7 @@ func commands(t *testing.T, scripts map[string]string, programs ...string) strin
 		require.NoError(t, os.Symlink(path, filepath.Join(dir, name)))
 	}
 	for name, script := range scripts {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755))
+		childtest.WriteProgram(t, filepath.Join(dir, name), "#!/bin/sh\n"+script)
 	}
 	return dir
 }

@@ -23,6 +23,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/child/childtest"
 	"github.com/wherry-dev/wherry/e2e/harness"
 )
 
@@ -206,7 +207,7 @@ func TestThePageOnRegistriesSaysWhatWorks(t *testing.T) {
 	for _, name := range []string{"crane", "skopeo"} {
 		path, env := s.toolPath(name)
 		script := "#!/bin/sh\nexec env " + env + " " + path + ` "$@"` + "\n"
-		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755))
+		childtest.WriteProgram(t, filepath.Join(bin, name), script)
 	}
 	page, err := os.ReadFile("../docs/registry.md")
 	require.NoError(t, err)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/child/childtest"
 	"github.com/wherry-dev/wherry/e2e/harness"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 )
@@ -322,7 +323,7 @@ func (w *world) makeRepositories(hooks string) {
 		script := fmt.Sprintf("#!/bin/bash\nexec 3<>/dev/tcp/%s\nprintf 'GET /git-hook/%s HTTP/1.0\\r\\n\\r\\n' >&3\ncat <&3 >/dev/null\n",
 			strings.Replace(strings.TrimPrefix(hooks, "http://"), ":", "/", 1), hook)
 		require.NoError(w.t, os.MkdirAll(filepath.Join(w.platform, "hooks"), 0o755))
-		require.NoError(w.t, os.WriteFile(filepath.Join(w.platform, "hooks", hook), []byte(script), 0o755))
+		childtest.WriteProgram(w.t, filepath.Join(w.platform, "hooks", hook), script)
 	}
 	w.oracle.begin(first)
 }

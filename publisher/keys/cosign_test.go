@@ -13,13 +13,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/sigstore/sigstore/pkg/signature"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/child/childtest"
 )
 
 // What the real program does with a real token is tested in e2e. Here a script has its place, so that it
@@ -34,10 +34,7 @@ func standIn(t *testing.T, public crypto.PublicKey, signs string) CosignOptions 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "key.pub"), pem, 0o600))
 	program := filepath.Join(dir, "cosign")
 	text := fmt.Sprintf("#!/bin/sh\ncd %s\necho \"$@\" >> calls\ncase $1 in\npublic-key) cat key.pub ;;\nsign-blob) cat > message; %s ;;\nesac\n", dir, signs)
-	// A process that another test starts meanwhile would have the file open, and nobody could run it.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	require.NoError(t, os.WriteFile(program, []byte(text), 0o700))
+	childtest.WriteProgram(t, program, text)
 	return CosignOptions{Program: program}
 }
 

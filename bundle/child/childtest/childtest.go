@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -32,5 +33,16 @@ func Settled(t testing.TB) (wait func()) {
 				t.Fatalf("%d goroutines instead of %d, %d children instead of %d:\n%s", runtime.NumGoroutine(), goroutines, children(), processes, stacks[:runtime.Stack(stacks, true)])
 			}
 		}
+	}
+}
+
+// WriteProgram writes a program, such as a shell script, that can be run at once. A child that another test starts while the file is
+// open would have it open as well, and a program that somebody writes to cannot be run.
+func WriteProgram(t testing.TB, path, text string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/bundle/child/childtest"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 )
 
@@ -249,7 +250,7 @@ func (s *Server) Protect(branch string) {
 	s.t.Helper()
 	script := "#!/bin/sh\nwhile read old new ref; do\n  if test \"$ref\" = refs/heads/" + branch +
 		"; then echo 'GH006: Protected branch update failed.' >&2; exit 1; fi\ndone\n"
-	require.NoError(s.t, os.WriteFile(filepath.Join(s.Git, "hooks", "pre-receive"), []byte(script), 0o755))
+	childtest.WriteProgram(s.t, filepath.Join(s.Git, "hooks", "pre-receive"), script)
 }
 
 func (s *Server) initGit() {

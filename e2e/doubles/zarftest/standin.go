@@ -23,6 +23,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle/child/childtest"
 )
 
 // standInVariable makes a test binary the stand-in; its value is the stand-in's folder, for orders and
@@ -66,10 +68,7 @@ if [ "$1" = version ]; then
 fi
 GOGC=off %[1]s='%[2]s' exec '%[3]s' "$@"
 `, standInVariable, p.dir, self, Version)
-	// A process that another test starts meanwhile would have the file open, and nobody could run it.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	require.NoError(t, os.WriteFile(p.Path, []byte(script), 0o755))
+	childtest.WriteProgram(t, p.Path, script)
 	return p
 }
 
