@@ -104,10 +104,18 @@ func (g *Reader) open(ctx context.Context, ref Ref) (storer.EncodedObjectStorer,
 		return nil, plumbing.ZeroHash, err
 	}
 	tip, err := fetch(ctx, g.access, ref, store)
-	if ctx.Err() != nil {
+	if ended(ctx) {
 		return store, tip, context.Cause(ctx)
 	}
 	return store, tip, Plain(err)
+}
+
+// ended reports whether ctx has ended. Connections have its deadline as well, and may notice it a moment earlier.
+func ended(ctx context.Context) bool {
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
 }
 
 func (g *Reader) newStore() (*filesystem.Storage, error) {

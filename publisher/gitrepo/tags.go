@@ -37,7 +37,7 @@ func (g *Reader) Tags(ctx context.Context, url string) ([]string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, g.timeout, fmt.Errorf("no complete answer within %s", g.timeout))
 	defer cancel()
 	names, err := advertised(ctx, g.access, url)
-	if ctx.Err() != nil {
+	if ended(ctx) {
 		return nil, context.Cause(ctx)
 	}
 	for _, name := range names {

@@ -31,7 +31,7 @@ func Tips(ctx context.Context, access *egress.Access, url string, branches []str
 		return localTips(withSuffix(path), branches)
 	}
 	tips, err := remoteTips(ctx, access, url, branches)
-	if ctx.Err() != nil {
+	if ended(ctx) {
 		return nil, context.Cause(ctx)
 	}
 	return tips, Plain(err)
