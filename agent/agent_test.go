@@ -195,15 +195,20 @@ func TestAnotherAdapterTakesOverOnlyAfterTheFirstHasLetGo(t *testing.T) {
 func TestAnEngineThatHangsHoldsUpOnlyItsAssignment(t *testing.T) {
 	t.Parallel() // as most of its time is waited
 	s := newSite(t)
-	s.opts.Engines.Deadline = 2 * time.Second // which the other one may need on a busy machine
 	s.opts.Engines.Reconcilers["directory"] = &recording{Reconciler: s.opts.Engines.Reconcilers["directory"], hang: "a-x"}
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1"}))
+	for deadline := time.Second; ; deadline *= 2 { // until it is enough for the other one
+		s.opts.Engines.Deadline = deadline
 
-	r := s.once()
+		r := s.once()
 
-	require.Equal(t, bundle.Progressing, r.Status.State)
-	require.Equal(t, bundle.Progressing, r.Status.Items[0].State)
-	require.Equal(t, bundle.Compliant, r.Status.Items[1].State)
+		require.Equal(t, bundle.Progressing, r.Status.State)
+		require.Equal(t, bundle.Progressing, r.Status.Items[0].State)
+		if r.Status.Items[1].State == bundle.Compliant {
+			return
+		}
+		require.Less(t, deadline, time.Minute)
+	}
 }
 
 func TestWhatFollowsABranchIsObservedInEveryPass(t *testing.T) {

@@ -61,7 +61,7 @@ func once(ctx context.Context) error {
 	a := agent.New(state, repository, bundle.Pinned(bundle.Keys{key.Public()}),
 		bundle.ReportCluster{Name: "plant-7", Platform: stream.Platform, Environment: stream.Environment, Type: stream.ClusterType},
 		agent.Options{Engines: engines.Options{Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(host, directory.Options{})}}})
-	result := a.Once(ctx, 10*time.Second)
+	result := a.Once(ctx, time.Minute)
 	fmt.Printf("%s: %s, release %d\n", result.Verdict, result.Status.State, result.Status.Release.Running.Number)
 
 	data, err := os.ReadFile(filepath.Join(host, "shop-main", "greeting"))

@@ -250,13 +250,13 @@ func TestImagesThatNeverAnswerFailTheirRegistrationAlone(t *testing.T) {
 	own := func(_ context.Context, _ string, do func(fs.FS) error) error { return do(files) }
 	evil, good := embedded("evil", map[string]string{"path": "evil"}), embedded("good", map[string]string{"path": "good"})
 	evil.Registration, good.Registration = "evil", "good"
-	resolver := sources.NewResolver(sources.Options{Access: thisMachine(), Meters: meter.NewSet(meter.Budget{Time: 500 * time.Millisecond})})
+	resolver := sources.NewResolver(sources.Options{Access: thisMachine(), Meters: meter.NewSet(meter.Budget{Time: 2 * time.Second})})
 	t.Cleanup(func() { require.NoError(t, resolver.Close()) })
 	ct := publish(t, Options{Own: own, Resolver: resolver}, evil, good)
 	require.Len(t, ct.Failures, 1)
 	require.Equal(t, "app-evil", ct.Failures[0].Name)
 	require.Equal(t, scheduler.LimitExceeded, ct.Failures[0].Reason)
-	require.ErrorContains(t, ct.Failures[0].Err, `the sources of registration "evil" take more than 500ms in one publication`)
+	require.ErrorContains(t, ct.Failures[0].Err, `the sources of registration "evil" take more than 2s in one publication`)
 	require.Contains(t, filesOf(ct.Assignments[0])["manifests/x.yaml"], "/web:1@"+pushed.String())
 }
 

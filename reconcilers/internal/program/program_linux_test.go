@@ -139,12 +139,18 @@ func TestStopAndDeadlineEndAllThatWasStarted(t *testing.T) {
 		requireNothingLeft(t, folder)
 	})
 	t.Run("deadline", func(t *testing.T) {
-		t.Parallel() // as most of its time is waited
-		c, folder := shell(script), t.TempDir()
-		c.Deadline = 3 * time.Second // in which both have to begin
-		run := start(t, folder, c)
+		folder := t.TempDir()
+		run := start(t, folder, shell(script))
+		child, session := says(t, folder, "child"), says(t, folder, "session")
+		run.watch(time.Millisecond)
 		require.Equal(t, Exit{Code: -1, Cause: ErrDeadline}, run.Exit())
-		requireGone(t, says(t, folder, "child"), says(t, folder, "session"))
+		requireGone(t, child, session, run.id.PID)
+		requireNothingLeft(t, folder)
+	})
+	t.Run("deadline from the start", func(t *testing.T) {
+		c := shell("sleep 600")
+		c.Deadline = time.Millisecond
+		require.Equal(t, Exit{Code: -1, Cause: ErrDeadline}, start(t, t.TempDir(), c).Exit())
 	})
 	t.Run("a program that does not want to", func(t *testing.T) {
 		c, folder := shell(`trap "" TERM; sh -c 'trap "" TERM; echo $$ deaf; while :; do sleep 1; done' & wait; while :; do sleep 1; done`), t.TempDir()
