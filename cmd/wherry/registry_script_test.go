@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -96,19 +97,23 @@ func secrets(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// proxying starts a proxy before a registry that answers as some do, and sets a variable to its host:
+// proxying starts a proxy before a server and sets a variable to its host:
 //
 //	proxying MODE URL-FILE VAR
 //
-// Mode strip takes away digests and ETags and drops conditions and ranges, nohead refuses HEAD, and both does both.
+// Mode strip takes away a registry's digests and ETags and drops conditions and ranges, nohead refuses HEAD, both does both, and same
+// changes nothing. The file is read for each request, as a server that starts again has another port.
 func proxying(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: proxying MODE URL-FILE VAR")
 	}
-	strip, noHead := args[0] != "nohead", args[0] != "strip"
-	upstream := strings.TrimPrefix(strings.TrimSpace(ts.ReadFile(args[1])), "oci://")
+	strip, noHead := args[0] == "strip" || args[0] == "both", args[0] == "nohead" || args[0] == "both"
+	file := ts.MkAbs(args[1])
 	proxy := &httputil.ReverseProxy{
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }, // as if nobody listened
 		Rewrite: func(r *httputil.ProxyRequest) {
+			text, _ := os.ReadFile(file)
+			_, upstream, _ := strings.Cut(strings.TrimSpace(string(text)), "://")
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", upstream
 			if strip {
 				r.Out.Header.Del("If-None-Match")
