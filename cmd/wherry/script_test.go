@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -110,16 +111,29 @@ func (p withPrograms) Run() int {
 		}
 	}
 	os.Setenv("PATH", programs+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	if !isSet("test.parallel") { // scripts wait for their servers as long as they compute
+		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
+	}
 	defer endWorkers()
 	return p.m.Run()
 }
 
+// isSet reports whether a flag is on the command line.
+func isSet(name string) (set bool) {
+	flag.Parse()
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
+}
+
 // TestScripts runs the scripts of testdata/script, each in a folder of its own, with the command wherry,
-// those that other files describe, and six more:
+// those that other files describe, and seven more:
 //
 //	wherry ARGS…, wherry-agent ARGS…
 //	                                runs one of them to its end, in one worker process for all of the script. What
 //	                                is killed, goes on beside others or has a terminal takes a process: exec wherry ARGS…
+//	undigested wherry ARGS…         does so and takes no digests, of a platform that has others in each run, or none of its own
 //	postgres VAR                    makes a database on a PostgreSQL server; $VAR is its URL
 //	exit N COMMAND ARGS…            runs a command, which must end with this exit code
 //	gitcommit REPO BRANCH DIR VAR   commits DIR to a bare repository, made if need be; $VAR is the commit
@@ -173,7 +187,7 @@ func scriptParams(t *testing.T) testscript.Params {
 			"exit": wantExit, "gitcommit": gitCommit, "gitworktree": gitWorkTree, "expand": expand, "fakeagent": fakeAgent,
 			"answering": answering, "proxying": proxying, "keyless": keyless, "keypair": new(keyPairs).copy, "release": release,
 			"tokenservice": tokenService, "secrets": secrets, "forge": forgeCommand(t),
-			program: runProgram(program), agentProgram: runProgram(agentProgram),
+			program: runProgram(program), agentProgram: runProgram(agentProgram), "undigested": undigested,
 			"postgres": func(ts *testscript.TestScript, neg bool, args []string) {
 				if neg || len(args) != 1 {
 					ts.Fatalf("usage: postgres VAR")
@@ -247,6 +261,18 @@ func runToEnd(ts *testscript.TestScript, name string, args ...string) (code int)
 		d.after(ts, env, args)
 	}
 	return code
+}
+
+// undigested runs wherry, and scriptDigests does not take part.
+func undigested(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 || args[0] != program {
+		ts.Fatalf("usage: undigested wherry ARGS…")
+	}
+	if d, ok := ts.Value(digestsKey{}).(*scriptDigests); ok {
+		d.off = true
+		defer func() { d.off = false }()
+	}
+	runProgram(program)(ts, neg, args[1:])
 }
 
 // hidden returns a field of a script that its type keeps to itself: there is no other way to what a command started by it
