@@ -139,7 +139,7 @@ func (h *Hub) Routes() []access.Route {
 	}
 	manager := manage.Manager{
 		Registry: h, Tokens: h.tokens, ParseKey: ParseReportKey, Fail: h.fail,
-		Decisions: h.store, Seal: h.enroller.sign.decision, Now: h.enroller.sign.now,
+		Decisions: h.store, Promotions: h.store, Seal: h.enroller.sign.decision, Now: h.enroller.sign.now,
 	}
 	pages := func(r *http.Request) (web.Answers, error) {
 		return h.Answers(r.Context(), access.ScopeOf(r.Context()).AccessScope)

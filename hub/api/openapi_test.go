@@ -83,6 +83,7 @@ func operations() (all []operation) {
 		api.Parameter{Name: "environment", About: "the environment that is to get the commit", Required: true, Example: "prod"},
 		api.Parameter{Name: "platform", About: "of this platform only", Example: "default"})
 	add("POST /v1/decisions", "Decide, for the name of the access token; the hub sets by and issuedAt, signs and stores it", bundle.Decision{}, store.StoredDecision{})
+	add("PUT /v1/promotion", "Post what gates say of a platform's chain, at each look; GET /v1/environments has it", store.Promotion{}, store.PostedPromotion{})
 	add(hubapi.ReportsPattern, "Bring reports, which their agent has signed", hubapi.Reports{}, hubapi.Receipt{})
 	add(hubapi.EnrollPattern, "Ask to be registered, with a signed envelope", json.RawMessage{}, hubapi.Enrolled{})
 	add(hubapi.ReleasesPattern, "Bring an environment record and its releases, which a publisher has signed", binaryBody(hubapi.ArchiveContentType), hubapi.Learned{})

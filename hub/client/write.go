@@ -49,6 +49,11 @@ func (c Client) Decide(ctx context.Context, d bundle.Decision) (envelope []byte,
 	return answer.Envelope, err
 }
 
+// PutPromotion posts what a judge says of a platform's chain.
+func (c Client) PutPromotion(ctx context.Context, p store.Promotion) (store.PostedPromotion, error) {
+	return write[store.PostedPromotion](ctx, c, http.MethodPut, "v1/promotion", nil, p)
+}
+
 // Decisions returns the decisions about an environment of a platform that the hub has, newest first. Nobody has verified them.
 func (c Client) Decisions(ctx context.Context, platform, environment string) ([]store.StoredDecision, error) {
 	answer, err := get[store.DecisionList](ctx, c, "v1/decisions", url.Values{"platform": {platform}, "environment": {environment}})

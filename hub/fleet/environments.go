@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // Environments implements Answers. There is a row for each environment of which the view sees a cluster, and for each one of
@@ -66,11 +67,17 @@ func (v *View) Environments(ctx context.Context, q Query) (Environments, error) 
 		}
 	}
 	list := Environments{Environments: make([]Environment, 0, len(rows))}
-	for _, e := range rows {
+	for at, e := range rows {
+		if v.seesAll() && q.AsOf.IsZero() {
+			e.Judged = v.judged(m.published, at)
+		}
 		e.Types, e.Totals = len(e.types), e.tally.totals()
 		list.Environments = append(list.Environments, *e.Environment)
 	}
 	place := func(e *Environment) float64 {
+		if j, i := m.published.judgedAt(bundle.Stream{Platform: e.Platform, Environment: e.Environment}); j != nil {
+			return float64(i - len(j.Chain)) // before all others
+		}
 		if x := m.published.index.environments[bundle.Stream{Platform: e.Platform, Environment: e.Environment}]; x != nil {
 			return x.place
 		}
@@ -83,6 +90,32 @@ func (v *View) Environments(ctx context.Context, q Query) (Environments, error) 
 		return list, m.checkNames(ctx, q)
 	}
 	return list, nil
+}
+
+// judged returns what a judge has posted about an environment; nil if nobody has. The gate that it has to the environment before it is left
+// out unless the view sees that one.
+func (v *View) judged(p *published, at bundle.Stream) *Judged {
+	j, i := p.judgedAt(at)
+	if j == nil {
+		return nil
+	}
+	e := j.Chain[i]
+	if i > 0 && !v.seesEnvironment(j.Chain[i-1].Environment) {
+		e.Gates = slices.DeleteFunc(slices.Clone(e.Gates), func(g store.JudgedGate) bool { return g.Ring == "" })
+		e.Waits, e.People = nil, nil
+	}
+	return &Judged{JudgedAt: j.JudgedAt, NextLook: j.NextLook, Version: j.Version, Old: j.Old(v.fleet.now()), Place: i + 1, JudgedEnvironment: e}
+}
+
+// judgedAt returns what a judge has posted about the chain of an environment, and its place there; nil if nobody has.
+func (p *published) judgedAt(at bundle.Stream) (j *store.Promotion, place int) {
+	if j = p.judged[at.Platform]; j != nil {
+		place = slices.IndexFunc(j.Chain, func(e store.JudgedEnvironment) bool { return e.Environment == at.Environment })
+	}
+	if place < 0 {
+		return nil, 0
+	}
+	return j, place
 }
 
 // since returns when the environment got the commit that it has, and the commit before.

@@ -26,6 +26,8 @@ const (
 	EventCluster   = "cluster"
 	EventPublished = "published"
 	EventDecision  = "decision"
+	// EventPromotion means that a judge has posted something new about a platform.
+	EventPromotion = "promotion"
 )
 
 // Follower is Answers that also say how far a stream of events is.
@@ -130,6 +132,8 @@ func (t *changeTest) event(e *told) bool {
 	case EventCluster:
 		// Whether a cluster has deployments of some workspaces is not known of one that has just come or gone.
 		return !t.ofChanges() && !t.ofAssignments() && t.scope.has(e.who, e.Environment) && t.cluster(e.who, e.who.Environment, e.who.Type)
+	case EventPromotion: // it is about the whole chain of a platform
+		return !t.ofChanges() && !t.ofAssignments() && t.scope.whole() && t.Type+t.Ring+t.Cluster+t.Selector == "" && (t.Platform == "" || t.Platform == e.Platform)
 	case EventPublished, EventDecision:
 		if e.Kind == EventDecision && len(t.scope.workspaces) > 0 { // it is about the environment as a whole
 			return false
@@ -163,6 +167,9 @@ func (f *Fleet) expand(ctx context.Context, e store.FeedEntry) ([]told, error) {
 		var err error
 		event.Decision, err = f.decision(ctx, e)
 		return []told{{Event: event}}, err
+	case store.FeedPromotion:
+		event.Kind, event.Platform, event.Digest = EventPromotion, e.Platform, e.Digest
+		return []told{{Event: event}}, nil
 	case store.FeedCluster:
 		who, err := f.subject(ctx, e.UID)
 		event.Kind, event.Cluster, event.UID, event.Platform, event.Environment = EventCluster, who.Name, e.UID, who.Platform, who.Environment

@@ -257,10 +257,37 @@ type Environment struct {
 	Incomplete     []string `json:"incomplete,omitempty"`
 	Types          int      `json:"types"`
 	Totals         Totals   `json:"totals"`
+	// Judged is what a judge has posted about it, in the present; nil if nobody has, and for a scope with a part of the environment.
+	Judged *Judged `json:"judged,omitempty"`
 }
 
-// Environments is all environments, by platform, and within one in the order of its chain: an environment comes after those that had its
-// commits before it. Those of which nothing tells the order are by name.
+// Judged is what a judge has posted about an environment.
+type Judged struct {
+	JudgedAt time.Time `json:"judgedAt"`
+	NextLook time.Time `json:"nextLook"`
+	Version  string    `json:"version,omitempty"`
+	// Old is true if nobody has judged for two looks.
+	Old bool `json:"old,omitempty"`
+	// Place is that in the chain, 1 for the first environment.
+	Place int `json:"place"`
+	store.JudgedEnvironment
+}
+
+// Gate returns the gate of the environment, or of a ring; nil if nothing is said of it.
+func (j *Judged) Gate(ring string) *store.JudgedGate {
+	if j == nil {
+		return nil
+	}
+	for i := range j.Gates {
+		if j.Gates[i].Ring == ring {
+			return &j.Gates[i]
+		}
+	}
+	return nil
+}
+
+// Environments is all environments, by platform, and within one in the order of its chain, as a judge has posted it. If nobody has, an environment
+// comes after those that had its commits before it, and those of which nothing tells the order are by name.
 type Environments struct {
 	Environments []Environment `json:"environments"`
 }
@@ -270,6 +297,9 @@ type Environments struct {
 func (e Environments) Before(platform, environment string) string {
 	at := slices.IndexFunc(e.Environments, func(c Environment) bool { return c.Platform == platform && c.Environment == environment })
 	if at < 1 || e.Environments[at-1].Platform != platform || e.Environments[at-1].Record == "" {
+		return ""
+	}
+	if this, before := e.Environments[at].Judged, e.Environments[at-1].Judged; this != nil && (before == nil || before.Place != this.Place-1) { // the one between is out of sight
 		return ""
 	}
 	return e.Environments[at-1].Environment

@@ -29,6 +29,7 @@ type Source interface {
 	Releases(ctx context.Context, each func(store.PublishedRelease) error) error
 	Records(ctx context.Context, each func(store.PublishedRecord) error) error
 	Decisions(ctx context.Context, environment string) ([]store.StoredDecision, error)
+	Promotions(ctx context.Context) ([]store.Promotion, error)
 }
 
 // Options are the optional parts of a Fleet; the zero value works.
@@ -223,24 +224,31 @@ func (f *Fleet) catchUp(ctx context.Context) error {
 func (f *Fleet) follow(ctx context.Context, entries []store.FeedEntry) error {
 	var uids []string
 	var p *published
-	wanted, learned := map[string]bool{}, false
+	wanted, learned, judged := map[string]bool{}, false, false
 	f.mu.RLock()
 	for _, e := range entries {
 		switch e.Kind {
 		case store.FeedPublished:
 			learned = true
+		case store.FeedPromotion, store.FeedLook:
+			judged = true
 		case store.FeedReports, store.FeedCluster:
 			if c := f.byUID[e.UID]; (c == nil || c.change < e.Position) && !wanted[e.UID] {
 				wanted[e.UID], uids = true, append(uids, e.UID)
 			}
 		}
 	}
+	before := f.published
 	f.mu.RUnlock()
-	if learned {
-		var err error
-		if p, err = readPublished(ctx, f.source); err != nil {
-			return err
-		}
+	var err error
+	switch {
+	case learned:
+		p, err = readPublished(ctx, f.source)
+	case judged:
+		p, err = before.judgedAgain(ctx, f.source)
+	}
+	if err != nil {
+		return err
 	}
 	var states []store.ClusterState
 	if len(uids) > 0 {

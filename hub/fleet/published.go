@@ -23,6 +23,8 @@ type published struct {
 	ordered []*store.PublishedRelease
 	// records are by platform, environment and order, oldest first.
 	records []*store.PublishedRecord
+	// judged is what judges have posted, by platform. In the past it is that of now, for the order of the chain alone.
+	judged map[string]*store.Promotion
 	// index finds what clusters should run.
 	index desiredIndex
 }
@@ -46,12 +48,26 @@ func readPublished(ctx context.Context, from Source) (*published, error) {
 		return nil, err
 	}
 	p.index = newDesiredIndex(p)
-	return p, nil
+	return p.judgedAgain(ctx, from)
+}
+
+// judgedAgain returns p with what judges have posted by now.
+func (p *published) judgedAgain(ctx context.Context, from Source) (*published, error) {
+	all, err := from.Promotions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := *p
+	now.judged = map[string]*store.Promotion{}
+	for _, j := range all {
+		now.judged[j.Platform] = &j
+	}
+	return &now, nil
 }
 
 // at returns what had been issued at a time.
 func (p *published) at(t time.Time) *published {
-	then := &published{releases: map[digest.Digest]*store.PublishedRelease{}}
+	then := &published{releases: map[digest.Digest]*store.PublishedRelease{}, judged: p.judged}
 	for _, r := range p.ordered {
 		if !r.IssuedAt.After(t) {
 			then.releases[r.Digest], then.ordered = r, append(then.ordered, r)

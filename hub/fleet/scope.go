@@ -37,6 +37,8 @@ type scope struct {
 	selector                 selector
 }
 
+func (s scope) whole() bool { return len(s.environments)+len(s.workspaces)+len(s.selector) == 0 }
+
 // sight is a scope on a snapshot.
 type sight struct {
 	*snapshot

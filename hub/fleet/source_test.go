@@ -34,6 +34,13 @@ type memory struct {
 	broken   error
 	scanned  atomic.Int64 // clusters
 	failures []store.Failures
+	judged   []store.Promotion
+}
+
+func (m *memory) Promotions(context.Context) ([]store.Promotion, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.judged, nil
 }
 
 // Failures are the same since any time.

@@ -4,7 +4,7 @@
 // Begin with Manager, and put its Routes behind the guard of package access. Bodies and answers are JSON. The methods with a context do what
 // a route does, for pages; the context has the identity. Each request acts
 // within the scope of whoever sends it: what is outside of that is answered as what does not exist. Each change is in the
-// audit log before it is answered. Who works on the hub's folder needs none of this.
+// audit log before it is answered, but for what judges post: that is no decision, and comes every few minutes. Who works on the hub's folder needs none of this.
 package manage
 
 import (
@@ -48,8 +48,10 @@ type Manager struct {
 	ParseKey func(pem []byte) (ed25519.PublicKey, error)
 	// Decisions are what people have decided about promotion. Seal signs one with the hub's key.
 	Decisions store.Decisions
-	Seal      func(bundle.Decision) ([]byte, error)
-	Now       func() time.Time
+	// Promotions are what judges have posted.
+	Promotions store.Promotions
+	Seal       func(bundle.Decision) ([]byte, error)
+	Now        func() time.Time
 	// Fail answers a request for which the hub itself has failed.
 	Fail func(http.ResponseWriter, *http.Request, error)
 }
@@ -63,7 +65,11 @@ const (
 // Routes returns the routes, with what each needs.
 func (m Manager) Routes() []access.Route {
 	route := func(pattern string, p access.Permission, answer func(*http.Request) (any, error)) access.Route {
-		return access.Route{Pattern: pattern, Permission: p, Handler: m.handler(answer)}
+		most := int64(maxBody)
+		if pattern == promotionPattern {
+			most = store.MaxPromotion
+		}
+		return access.Route{Pattern: pattern, Permission: p, Handler: m.handler(answer, most)}
 	}
 	return []access.Route{
 		route("GET /v1/whoami", access.Login, m.whoAmI),
@@ -92,14 +98,15 @@ func (m Manager) Routes() []access.Route {
 		}),
 		route("GET /v1/decisions", access.Read, m.listDecisions),
 		route("POST /v1/decisions", access.Approve, m.decide),
+		route(promotionPattern, access.Publish, m.putPromotion),
 		route("GET /v1/audit", access.Audit, m.audit),
 	}
 }
 
-func (m Manager) handler(answer func(*http.Request) (any, error)) http.Handler {
+func (m Manager) handler(answer func(*http.Request) (any, error), most int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(maxBodyTime)) // not supported in tests without a connection
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		r.Body = http.MaxBytesReader(w, r.Body, most)
 		value, err := answer(r)
 		if err == nil {
 			hubapi.WriteJSON(w, http.StatusOK, value)
@@ -116,14 +123,15 @@ func (m Manager) handler(answer func(*http.Request) (any, error)) http.Handler {
 // Refusal returns the answer for an error of a Manager that is not the hub's own; nil for others.
 func Refusal(err error) *hubapi.Error {
 	var refused *hubapi.Error
+	var large *http.MaxBytesError
 	answer := func(code hubapi.Code, kind string) *hubapi.Error {
 		return &hubapi.Error{Code: code, Message: store.Plain(store.Clip(err.Error())), Kind: kind}
 	}
 	switch {
 	case errors.As(err, &refused):
 		return refused
-	case errors.As(err, new(*http.MaxBytesError)):
-		return &hubapi.Error{Code: hubapi.CodeTooLarge, Message: fmt.Sprintf("the request has more than %d bytes", maxBody)}
+	case errors.As(err, &large):
+		return &hubapi.Error{Code: hubapi.CodeTooLarge, Message: fmt.Sprintf("the request has more than %d bytes", large.Limit)}
 	case errors.Is(err, store.ErrUnknownCluster):
 		return answer(hubapi.CodeNotFound, hubapi.KindCluster)
 	case errors.Is(err, store.ErrUnknownToken), errors.Is(err, store.ErrUnknownAccess):

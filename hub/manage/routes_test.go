@@ -74,6 +74,7 @@ var needs = map[string]access.Permission{
 	"DELETE /v1/tokens/{token}":           access.Operate,
 
 	"POST /v1/releases": access.Publish,
+	"PUT /v1/promotion": access.Publish,
 
 	"GET /v1/decisions":  access.Read,
 	"POST /v1/decisions": access.Approve,

@@ -67,7 +67,7 @@ var answersOf = map[string][]string{
 	"GET /v1/facets":             {"?by=state,environment,label:*", "?of=deployments&by=workload,version,label:region&environment=dev"},
 	"GET /v1/releases":           {"", "?environment=prod"},
 	"GET /v1/releases/{release}": {"/1", "/abcdef01"},
-	"GET /v1/environments":       {"", "?environment=stage"},
+	"GET /v1/environments":       {"", "?environment=stage"}, // see TestAJudgePostsWhatGatesSay
 	"GET /v1/rollout":            {"?environment=dev&commit=abcdef01", "?environment=prod&commit=abcdef01"},
 	"GET /v1/compare":            {"?left=environment%3Ddev&right=environment%3Dprod", "?left=environment%3Ddev&right=environment%3Ddev"},
 	"GET /v1/drift":              {"", "?environment=dev"},

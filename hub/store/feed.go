@@ -29,6 +29,9 @@ const (
 	FeedPublished FeedKind = "published"
 	// FeedDecision means that a decision about promotion was stored.
 	FeedDecision FeedKind = "decision"
+	// FeedPromotion means that a judge has posted something new about a platform, and FeedLook that one has looked again and found the same.
+	FeedPromotion FeedKind = "promotion"
+	FeedLook      FeedKind = "look"
 	// FeedAccess means that an access token was made or revoked.
 	FeedAccess FeedKind = "access"
 )

@@ -65,6 +65,7 @@ type Store interface {
 	Evidence
 	Published
 	Decisions
+	Promotions
 	Access
 
 	// Ready returns nil if the database can be written now, and has room: it writes a little.

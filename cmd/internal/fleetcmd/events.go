@@ -89,6 +89,8 @@ func eventText(e fleet.Event) string {
 		return text
 	case e.Kind == fleet.EventDecision:
 		return decisionText(e)
+	case e.Kind == fleet.EventPromotion:
+		return "gates of " + e.Platform + " were judged anew"
 	case e.Kind == "published":
 		return fmt.Sprintf("published for %s of %s: %s", e.Environment, e.Platform, short(e.Digest))
 	case e.Cluster != "" || e.UID != "":

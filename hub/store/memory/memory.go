@@ -231,5 +231,8 @@ func (s *Store) SigningKeys(context.Context, string) ([]store.SigningKey, error)
 	return nil, store.ErrForgotten
 }
 
+// Promotions implements fleet.Source: whoever asks judges.
+func (s *Store) Promotions(context.Context) ([]store.Promotion, error) { return nil, nil }
+
 // Decisions implements fleet.Source: those of a registry are read by whoever judges.
 func (s *Store) Decisions(context.Context, string) ([]store.StoredDecision, error) { return nil, nil }

@@ -36,6 +36,7 @@ func Run(t *testing.T, open Open) {
 		{"signs of life", lifeSignTests()},
 		{"published", publishedTests()},
 		{"decisions", decisionTests()},
+		{"promotions", promotionTests()},
 		{"access", accessTests()},
 		{"past", pastTests()},
 		{"feed", feedTests()},
