@@ -3,7 +3,8 @@
 //
 // Begin with Fill. The fleet is that of a chain of coffee shops: three environments, rings in the last one, teams whose workloads run,
 // fail and fall silent, and people who decided about it. It has a history of nine days. The same arguments give the same fleet. Reports
-// are signed, by keys that anybody can compute; releases and decisions are not, and whoever reads them from the database has to know that.
+// are signed, by keys that anybody can compute; releases and decisions are not, and whoever reads them from the database has to know that. Live keeps
+// the fleet alive.
 package demo
 
 import (
@@ -28,6 +29,31 @@ import (
 
 // Fill fills the database of a hub, a file that exists, with so many clusters, as of a time.
 func Fill(ctx context.Context, database string, clusters int, now time.Time) error {
+	return fill(ctx, database, clusters, now, func(*fleet) error { return nil })
+}
+
+// Live is Fill, and keeps the fleet alive from then on: at each of ticks clusters report, and gates are judged anew with what people have decided
+// meanwhile. It calls filled before the first, and returns nil when ctx or ticks end.
+func Live(ctx context.Context, database string, clusters int, now time.Time, ticks <-chan time.Time, filled func()) error {
+	return fill(ctx, database, clusters, now, func(f *fleet) error {
+		filled()
+		for {
+			select {
+			case at, open := <-ticks:
+				if !open {
+					return nil
+				}
+				if err := f.tick(ctx, at.UTC().Truncate(time.Second)); err != nil && ctx.Err() == nil {
+					return fmt.Errorf("sample fleet: %w", err)
+				}
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+}
+
+func fill(ctx context.Context, database string, clusters int, now time.Time, use func(*fleet) error) error {
 	f := &fleet{now: now.UTC().Truncate(time.Second)}
 	f.clock.Store(f.now.Add(-10 * 24 * time.Hour).UnixNano())
 	db, err := sqlite.Open(database, sqlite.Options{Now: func() time.Time { return time.Unix(0, f.clock.Load()).UTC() }})
@@ -39,12 +65,12 @@ func Fill(ctx context.Context, database string, clusters int, now time.Time) err
 	for i := range clusters {
 		f.clusters = append(f.clusters, newCluster(i))
 	}
-	for _, step := range []func(context.Context) error{f.register, f.publish, f.decide, f.report} {
+	for _, step := range []func(context.Context) error{f.register, f.publish, f.decide, f.report, f.judge} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("sample fleet: %w", err)
 		}
 	}
-	return nil
+	return use(f)
 }
 
 const platform = "coffee"
@@ -149,6 +175,8 @@ type fleet struct {
 	clock    atomic.Int64
 	now      time.Time
 	clusters []*cluster
+	// last are the newest reports, by cluster.
+	last map[*cluster]sent
 	// releases are those that were published, by publication and cluster type.
 	releases map[string]store.PublishedRelease
 }
@@ -172,6 +200,12 @@ func commitOf(n int) string {
 
 func contentOf(w workload, commit int) digest.Digest {
 	return digest.FromString("content of " + w.name + " " + w.versions[commit])
+}
+
+// since returns how long ago an environment got a commit before the fleet was filled.
+func since(environment string, commit int) time.Duration {
+	i := slices.IndexFunc(story, func(p publication) bool { return p.environment == environment && p.commit == commit })
+	return story[i].ago
 }
 
 // releaseKey names a release of a publication.
@@ -301,8 +335,12 @@ type sent struct {
 // report stores what the clusters said, in the order of time.
 func (f *fleet) report(ctx context.Context) error {
 	var all []sent
+	f.last = map[*cluster]sent{}
 	for _, c := range f.clusters {
-		all = append(all, f.reportsOf(c)...)
+		of := f.reportsOf(c)
+		if all = append(all, of...); len(of) > 0 {
+			f.last[c] = of[len(of)-1]
+		}
 	}
 	slices.SortStableFunc(all, func(a, b sent) int { return a.at.Compare(b.at) })
 	for len(all) > 0 {

@@ -163,8 +163,20 @@ func withDemo(ctx context.Context, o hub.Options, clusters int, use func(*hub.Hu
 	if err != nil {
 		return err
 	}
-	if err = demo.Fill(ctx, filepath.Join(folder, hub.DatabaseFile), clusters, time.Now()); err == nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ticks := time.NewTicker(time.Minute)
+	defer ticks.Stop()
+	filled, lived := make(chan struct{}), make(chan error, 1)
+	go func() {
+		lived <- demo.Live(ctx, filepath.Join(folder, hub.DatabaseFile), clusters, time.Now(), ticks.C, func() { close(filled) })
+	}()
+	select {
+	case <-filled:
 		err = use(h)
+		cancel()
+		err = errors.Join(err, <-lived)
+	case err = <-lived:
 	}
 	return errors.Join(err, h.Close())
 }
