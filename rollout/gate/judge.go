@@ -173,7 +173,24 @@ func (j judge) reported() Rule {
 	if r.Result == Wait && j.Cohort.Clusters == 0 {
 		r.Change = "there has to be a cluster that reports"
 	}
+	if r.Result == Wait {
+		r.Has += j.tooOld()
+	}
 	return r
+}
+
+// tooOld says how old the newest report is that is too old to count; empty if none is.
+func (j judge) tooOld() string {
+	var newest Cluster
+	for _, c := range j.Cohort.Open {
+		if c.Verdict == "unknown" && c.LastSeen.After(newest.LastSeen) {
+			newest = c
+		}
+	}
+	if newest.LastSeen.IsZero() || j.Gate.MaxReportAge <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s reported %s ago, which counts for %s", cmp.Or(newest.Name, newest.UID), length(j.now.Sub(newest.LastSeen).Truncate(time.Minute)), length(j.Gate.MaxReportAge))
 }
 
 func (j judge) compliant() Rule {

@@ -216,6 +216,10 @@ func TestEachRule(t *testing.T) {
 		{"reported", "enough have", none, P, "98 of 100 (98.0 %)", "at least 90 %", ""},
 		{"reported", "just enough have", counts(100, 90, 0, 10), P, "90 of 100 (90.0 %)", "at least 90 %", ""},
 		{"reported", "a tenth and one are offline", counts(100, 89, 0, 11), W, "89 of 100 (89.0 %)", "at least 90 %", "1 more cluster has to report"},
+		{"reported", "the newest report of those is too old", both(counts(100, 89, 0, 11), func(q *q) {
+			q.Gate.MaxReportAge = 24 * time.Hour
+			q.Cohort.Open = []gate.Cluster{{Name: "plant-6", Verdict: "unknown"}, {Name: "plant-7", Verdict: "unknown", LastSeen: now.Add(-170 * time.Hour)}, {Name: "plant-8", Verdict: "waiting", LastSeen: now}}
+		}), W, "89 of 100 (89.0 %), plant-7 reported 7d2h ago, which counts for 24h", "at least 90 %", "1 more cluster has to report"},
 		{"reported", "99.96 % is not 100 %", both(counts(2500, 2499, 0, 1), func(q *q) { q.Gate.MinReported = 100 }), W, "2499 of 2500 (99.9 %)", "at least 100 %", "1 more cluster has to report"},
 		{"reported", "offline clusters block only by minReported", both(counts(100, 1, 0, 99), func(q *q) { q.Gate.MinReported = 0 }), P, "1 of 100 (1.0 %)", "at least 1", ""},
 		{"reported", "but one has to have reported", both(counts(100, 0, 0, 100), func(q *q) { q.Gate.MinReported = 0 }), W, "0 of 100 (0.0 %)", "at least 1", "1 more cluster has to report"},
