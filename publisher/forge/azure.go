@@ -77,6 +77,9 @@ func (a *azure) find(ctx context.Context, source string) ([]ChangeRequest, error
 	return found, err
 }
 
+// ofCommit asks nothing: a query of Azure DevOps finds merge commits alone.
+func (a *azure) ofCommit(context.Context, string) ([]ChangeRequest, error) { return nil, nil }
+
 // get is "Pull Requests - Get Pull Request".
 func (a *azure) get(ctx context.Context, number int) (ChangeRequest, error) {
 	var r azureRequest

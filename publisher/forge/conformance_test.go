@@ -374,6 +374,10 @@ func TestTheForgesTable(t *testing.T) {
 		do   func(ctx context.Context, b *bench) error
 	}{
 		{"find change requests", func(ctx context.Context, b *bench) error { _, err := b.Find(ctx, "work"); return err }},
+		{"find those of a commit", func(ctx context.Context, b *bench) error {
+			_, err := b.OfCommit(ctx, b.RunGit("rev-parse", "work"))
+			return err
+		}},
 		{"open one, with a label", func(ctx context.Context, b *bench) error { _, err := b.Open(ctx, proposal()); return err }},
 		{"update title and text", func(ctx context.Context, b *bench) error { _, err := b.Update(ctx, 1, "Newer", "Body"); return err }},
 		{"write the comment", func(ctx context.Context, b *bench) error {

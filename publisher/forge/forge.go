@@ -95,6 +95,8 @@ type Repository struct {
 type api interface {
 	// find lists the change requests from a branch of this repository, of all states, the newest first.
 	find(ctx context.Context, source string) ([]ChangeRequest, error)
+	// ofCommit lists the change requests that brought a commit, as far as the forge tells.
+	ofCommit(ctx context.Context, commit string) ([]ChangeRequest, error)
 	get(ctx context.Context, number int) (ChangeRequest, error)
 	open(ctx context.Context, p Proposal) (ChangeRequest, error)
 	update(ctx context.Context, number int, title, body string) (ChangeRequest, error)
@@ -168,6 +170,16 @@ func (r *Repository) Find(ctx context.Context, source string) (found []ChangeReq
 		return err
 	})
 	slices.SortStableFunc(found, func(a, b ChangeRequest) int { return b.Number - a.Number })
+	return found, err
+}
+
+// OfCommit lists the change requests, also of forks, with which a commit came, as far as the forge tells: Azure DevOps is not asked, and Gitea
+// and Forgejo name one at most. Look at their states and targets; a forge may name one that has the commit by chance.
+func (r *Repository) OfCommit(ctx context.Context, commit string) (found []ChangeRequest, err error) {
+	err = r.retries.do(ctx, "list change requests of commit "+commit, func() error {
+		found, err = r.api.ofCommit(ctx, commit)
+		return err
+	})
 	return found, err
 }
 

@@ -2,6 +2,7 @@ package forge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -59,6 +60,19 @@ func (g *gitea) find(ctx context.Context, source string) ([]ChangeRequest, error
 		}
 	}
 	return found, nil
+}
+
+// ofCommit is repoGetCommitPullRequest, which answers 404 for a commit without one.
+func (g *gitea) ofCommit(ctx context.Context, commit string) ([]ChangeRequest, error) {
+	var r giteaRequest
+	_, err := g.call(ctx, http.MethodGet, g.path("/commits/%s/pull", url.PathEscape(commit)), nil, nil, &r)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []ChangeRequest{r.changeRequest()}, nil
 }
 
 // get is repoGetPullRequest.

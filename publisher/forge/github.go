@@ -75,6 +75,16 @@ func (g *github) find(ctx context.Context, source string) ([]ChangeRequest, erro
 	return found, err
 }
 
+// ofCommit is "List pull requests associated with a commit".
+func (g *github) ofCommit(ctx context.Context, commit string) (found []ChangeRequest, err error) {
+	var list []githubRequest
+	_, err = g.call(ctx, http.MethodGet, g.path("/commits/%s/pulls", url.PathEscape(commit)), url.Values{"per_page": {strconv.Itoa(perPage)}, "page": {"1"}}, nil, &list)
+	for _, r := range list {
+		found = append(found, r.changeRequest())
+	}
+	return found, err
+}
+
 // get is "Get a pull request".
 func (g *github) get(ctx context.Context, number int) (ChangeRequest, error) {
 	var r githubRequest

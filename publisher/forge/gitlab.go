@@ -66,6 +66,16 @@ func (g *gitlab) find(ctx context.Context, source string) ([]ChangeRequest, erro
 	return found, err
 }
 
+// ofCommit is Commits API, "List merge requests associated with a commit".
+func (g *gitlab) ofCommit(ctx context.Context, commit string) (found []ChangeRequest, err error) {
+	var list []gitlabRequest
+	_, err = g.call(ctx, http.MethodGet, g.path("/repository/commits/%s/merge_requests", url.PathEscape(commit)), url.Values{"per_page": {strconv.Itoa(perPage)}, "page": {"1"}}, nil, &list)
+	for _, r := range list {
+		found = append(found, r.changeRequest())
+	}
+	return found, err
+}
+
 // get is "Get single MR".
 func (g *gitlab) get(ctx context.Context, number int) (ChangeRequest, error) {
 	var r gitlabRequest

@@ -26,6 +26,9 @@ type history struct {
 	there map[string]bool // commits that were found in git
 }
 
+// gitTime is how long a command of git may take unless somebody says otherwise.
+const gitTime = 2 * time.Minute
+
 const headOfBase = "refs/read/head"
 
 // open fetches the base's branch.
@@ -39,7 +42,7 @@ func (h *history) open(ctx context.Context) error {
 		return err
 	}
 	if h.timeout <= 0 {
-		h.timeout = 2 * time.Minute
+		h.timeout = gitTime
 	}
 	g, err := outgit.InitGit(ctx, remote, h.timeout)
 	if err != nil {

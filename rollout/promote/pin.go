@@ -2,6 +2,7 @@ package promote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,7 +81,8 @@ func (v *visit) proposed(ctx context.Context, commit string, p outgit.Proposal) 
 	return false, v.setStatus(ctx, commit, forge.Pending, fmt.Sprintf("change request %d is open", request.Number), request.URL)
 }
 
-// comment tells the change request that pinned a commit, and was merged, what the commit waits for. That it cannot is a warning.
+// comment tells the change request that pinned a commit, and was merged, what the commit waits for, whoever made it. That it cannot is a
+// warning.
 func (v *visit) comment(ctx context.Context, commit, why string) error {
 	at := v.target.Place()
 	if at.Dir != "" {
@@ -93,19 +95,86 @@ func (v *visit) comment(ctx context.Context, commit, why string) error {
 	if err := v.at("comment"); err != nil {
 		return err
 	}
-	all, err := access.Forge.Find(ctx, Purpose+"/"+v.result.Environment)
-	for _, r := range all {
-		if r.State != forge.Merged || !strings.HasPrefix(r.Body, forge.Marker(Purpose, v.result.Environment, commit)) {
-			continue
-		}
+	number, err := v.requestOf(ctx, access, commit)
+	if err == nil && number != 0 {
 		text := fmt.Sprintf("%s goes on with the base commit that it has, until the gate lets %s in. It waits: %s\n", show.MarkdownCode(v.result.Environment), short(commit), show.Markdown(oneLine(why)))
-		_, err = access.Forge.Comment(ctx, r.Number, forge.Marker("waits", v.result.Environment, commit), text)
-		break
+		_, err = access.Forge.Comment(ctx, number, forge.Marker("waits", v.result.Environment, commit), text)
 	}
 	if err != nil && ctx.Err() == nil {
 		v.warn("the change request of " + short(commit) + " got no comment: " + err.Error())
 	}
 	return ctx.Err()
+}
+
+// requestOf returns the number of the change request that pinned a commit, and was merged: one of wherry's, or the one with which the pin
+// came; zero if there is none.
+func (v *visit) requestOf(ctx context.Context, access Access, commit string) (int, error) {
+	known := v.result.Environment + " " + commit
+	if v.Statuses != nil {
+		v.Statuses.mu.Lock()
+		number, is := v.Statuses.pins[known]
+		v.Statuses.mu.Unlock()
+		if is {
+			return number, nil
+		}
+	}
+	all, err := access.Forge.Find(ctx, Purpose+"/"+v.result.Environment)
+	if err != nil {
+		return 0, err
+	}
+	number := 0
+	i := slices.IndexFunc(all, func(r forge.ChangeRequest) bool {
+		return r.State == forge.Merged && strings.HasPrefix(r.Body, forge.Marker(Purpose, v.result.Environment, commit))
+	})
+	if i >= 0 {
+		number = all[i].Number
+	} else if number, err = v.requestOfPin(ctx, access, commit); err != nil {
+		return 0, err
+	}
+	if v.Statuses != nil {
+		v.Statuses.mu.Lock()
+		defer v.Statuses.mu.Unlock()
+		if v.Statuses.pins == nil {
+			v.Statuses.pins = map[string]int{}
+		}
+		v.Statuses.pins[known] = number
+	}
+	return number, nil
+}
+
+// requestOfPin asks the forge about the commit of the environment's branch that pinned a base commit.
+func (v *visit) requestOfPin(ctx context.Context, access Access, commit string) (int, error) {
+	at := v.target.Place()
+	if at.Branch == "" {
+		return 0, nil
+	}
+	remote, err := outgit.RemoteOf(access.URL, access.User, access.Password)
+	if err != nil {
+		return 0, err
+	}
+	git, err := outgit.InitGit(ctx, remote, cmp.Or(v.options.Git.Timeout, gitTime))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = git.Close() }() // temporary files only
+	const head = "refs/read/environment"
+	if _, err := git.Run(ctx, nil, "fetch", "--quiet", "--filter=blob:none", "--no-tags", "--no-write-fetch-head", "origin", "+refs/heads/"+at.Branch+":"+head); err != nil {
+		return 0, fmt.Errorf("read the history of environment %s: %w", v.result.Environment, err)
+	}
+	// The newest commit after which the text has the pin once more: git fetches what it compares.
+	set, err := git.Run(ctx, nil, "log", "--max-count=1", "--format=%H", "-S"+commit, head, "--", cmp.Or(at.Folder, "."))
+	if err != nil || len(set) == 0 {
+		return 0, err
+	}
+	all, err := access.Forge.OfCommit(ctx, strings.TrimSpace(string(set)))
+	if err != nil {
+		return 0, err
+	}
+	i := slices.IndexFunc(all, func(r forge.ChangeRequest) bool { return r.State == forge.Merged && r.Target == at.Branch })
+	if i < 0 {
+		return 0, nil
+	}
+	return all[i].Number, nil
 }
 
 // edit returns the file with the BaseRepo object, with another commit.

@@ -133,6 +133,7 @@ var ErrNoChain = errors.New("no PromotionPolicy has this environment in its chai
 // Requests is the part of a forge that is needed here, which [forge.Repository] has.
 type Requests interface {
 	outgit.Requests
+	OfCommit(ctx context.Context, commit string) ([]forge.ChangeRequest, error)
 	SetStatus(ctx context.Context, commit string, s forge.Status) error
 	Comment(ctx context.Context, number int, marker, body string) (forge.Comment, error)
 }
@@ -170,7 +171,7 @@ type Promoter struct {
 	// something was proved below it. It may be nil.
 	Due func(ctx context.Context, target *platform.Loaded, p promotion.Policy) (bool, error)
 	// Content says which content may enter an environment, so that the commits of application teams get statuses; nil if they get none. Statuses
-	// must not be nil then, and remembers them from pass to pass.
+	// must not be nil then, and remembers them from pass to pass, and the change requests of pins.
 	Content  func(ctx context.Context, target *platform.Loaded, p promotion.Policy) (*content.Decision, error)
 	Statuses *Statuses
 	// Pause writes a pause.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -332,11 +333,23 @@ func TestAMergedChangeRequestSaysWhatItsPinWaitsFor(t *testing.T) {
 	w.forge.Fail(forgetest.Fault{Route: "GET ", Status: 403})
 	require.Len(t, pass().Warnings, 1)
 
-	// A person's pin has no request of wherry's.
+	// A person's pin has no request of wherry's: neither one that is pushed, nor one that is merged, which has one of the person's.
 	calls := len(w.forge.Changes()[0].Comments)
 	w.pinByHand("stage", w.push("two"))
 	pass()
 	require.Len(t, w.forge.Changes()[0].Comments, calls)
+	three := w.push("three")
+	text := w.forge.RunGit("show", "stage:base-repo.yaml")
+	w.forge.RunGit("branch", "by-hand", "stage")
+	w.forge.Commit("by-hand", "base-repo.yaml", regexp.MustCompile("commit: [0-9a-f]+").ReplaceAllString(text, "commit: "+three))
+	w.forge.Merge(w.forge.Add(forgetest.Change{Source: "by-hand", Target: "stage", Title: "We want three"}))
+	w.forge.Commit("stage", "README.md", "something else")
+	for range 2 {
+		require.Empty(t, pass().Warnings)
+	}
+	require.Len(t, w.forge.Changes()[0].Comments, calls)
+	require.Len(t, w.forge.Changes()[1].Comments, 1)
+	require.Contains(t, w.forge.Changes()[1].Comments[0].Body, "until the gate lets "+short(three)+" in. It waits: soak: the soak in dev ends at noon")
 }
 
 func TestAPromotionByChangeRequest(t *testing.T) {

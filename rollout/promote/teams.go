@@ -30,6 +30,7 @@ type Statuses struct {
 	mu      sync.Mutex
 	set     map[string]forge.Status // by repository, commit and context
 	refused map[string]bool         // repositories, of which a warning was given
+	pins    map[string]int          // the change requests of pins, by environment and commit; zero for none
 }
 
 // teams sets the statuses of the commits of application teams that wait for the environment, or came to it. That it cannot is one warning a

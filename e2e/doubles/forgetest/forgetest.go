@@ -201,6 +201,14 @@ func (s *Server) Merge(number int) {
 	})
 }
 
+// ofCommit returns the change requests whose source is at a commit.
+func (s *Server) ofCommit(commit string) []*Change {
+	return s.list(func(c *Change) bool {
+		head, is := s.branch(c.Source)
+		return is && head == commit
+	})
+}
+
 // Statuses returns the statuses of a commit, the newest first.
 func (s *Server) Statuses(commit string) []Status {
 	s.mu.Lock()

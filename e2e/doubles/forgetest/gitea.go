@@ -17,6 +17,12 @@ func (s *Server) gitea(mux *http.ServeMux) {
 		{pattern: "POST /repos/{owner}/{repo}/pulls", writes: true, body: "title! body head! base! labels", do: s.openPull(http.StatusConflict)},
 		{pattern: "GET /repos/{owner}/{repo}/pulls/{index}", do: s.getPull},
 		{pattern: "PATCH /repos/{owner}/{repo}/pulls/{index}", writes: true, body: "title body state base labels", do: s.editPull(http.StatusCreated)},
+		{pattern: "GET /repos/{owner}/{repo}/commits/{sha}/pull", do: func(c *call) answer {
+			if found := s.ofCommit(c.PathValue("sha")); len(found) > 0 {
+				return answer{http.StatusOK, s.pull(found[0])}
+			}
+			return s.refuse(http.StatusNotFound, "Not Found")
+		}},
 		{pattern: "GET /repos/{owner}/{repo}/labels", query: "page limit", do: func(c *call) answer {
 			all := []any{}
 			for i, name := range s.labels {

@@ -27,6 +27,9 @@ func (s *Server) github(mux *http.ServeMux) {
 		{pattern: "POST /repos/{owner}/{repo}/pulls", writes: true, body: "title! body head! base!", do: s.openPull(http.StatusUnprocessableEntity)},
 		{pattern: "GET /repos/{owner}/{repo}/pulls/{pull_number}", do: s.getPull},
 		{pattern: "PATCH /repos/{owner}/{repo}/pulls/{pull_number}", writes: true, body: "title body state base", do: s.editPull(http.StatusOK)},
+		{pattern: "GET /repos/{owner}/{repo}/commits/{commit_sha}/pulls", query: "per_page page", do: func(c *call) answer {
+			return answer{http.StatusOK, c.page(s.pulls(s.ofCommit(c.PathValue("commit_sha"))), "per_page")}
+		}},
 		{pattern: "POST /repos/{owner}/{repo}/issues/{issue_number}/labels", writes: true, body: "labels!", do: func(c *call) answer {
 			for _, name := range c.in["labels"].([]any) {
 				s.addLabel(c.change, name.(string))

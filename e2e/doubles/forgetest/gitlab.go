@@ -21,6 +21,13 @@ func (s *Server) gitlab(mux *http.ServeMux) {
 			}
 			return answer{http.StatusOK, c.page(all, "per_page")}
 		}},
+		{pattern: "GET /projects/{id}/repository/commits/{sha}/merge_requests", query: "page per_page", do: func(c *call) answer {
+			all := []any{}
+			for _, change := range s.ofCommit(c.PathValue("sha")) {
+				all = append(all, s.mergeRequest(change))
+			}
+			return answer{http.StatusOK, c.page(all, "per_page")}
+		}},
 		{pattern: "POST /projects/{id}/merge_requests", writes: true, body: "source_branch! target_branch! title! description labels remove_source_branch", do: func(c *call) answer {
 			source, target := c.text("source_branch"), c.text("target_branch")
 			if open := s.open(source, target); open != nil {
