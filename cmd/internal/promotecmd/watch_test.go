@@ -588,6 +588,38 @@ func TestTheGateOfAWorkloadSaysWhatPublishingDoes(t *testing.T) {
 	})
 }
 
+// What was undone is in the status of each environment, of the first one too, and of one that holds no content.
+func TestTheStatusSaysWhatWasUndone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "  gate: {allowEmptyCohort: true, content: any}\n", "dev", "prod")
+	w.embed("dev", "prod")
+	released, err := bundle.MarshalPublicKey(keyOf(w.key))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(w.path("release.pub"), released, 0o644))
+	status := func(environment string) string {
+		var out output
+		_ = w.run(w.t.Context(), &out, "rollout", "status", w.repo, "-e", environment, "--to", w.to.String(), "--release-key", w.path("release.pub")) // the exit code is another question
+		return out.String()
+	}
+	w.bubble(func() {
+		w.must(w.promote("-e", "dev")...)
+		w.must(w.promote()...)
+		w.pass(time.Minute)
+		w.deliver("two")
+		w.push("base")
+		w.must(w.promote("-e", "dev")...)
+		w.must(w.promote()...)
+		w.pass(time.Minute)
+		require.NotContains(w.t, status("dev"), "undone")
+		w.must(w.rollout("undo", "dev", "--workload", "web/web", "--yes", "--reason", "orders fail")...)
+		require.Regexp(w.t, `(?m)^web/web [0-9a-f]{12} is undone since \S+ \(orders fail\)$`, status("dev"))
+		require.Contains(w.t, status("dev"), "no clusters of dev are known\n")
+		w.must(w.rollout("undo", "prod", "--yes", "--reason", "too hot")...)
+		require.Regexp(w.t, `(?m)^base commit `+w.commits["base"]+` is undone since \S+ \(too hot\)$`, status("prod"))
+		require.Regexp(w.t, `(?m)^web/web [0-9a-f]{12} is undone since \S+ \(too hot\)$`, status("prod"))
+	})
+}
+
 // Teams that push all the time make few records: of the first environment one in five minutes, and of others one in ten for proofs alone.
 func TestPushesWithoutAnEndMakeFewRecords(t *testing.T) {
 	t.Parallel()

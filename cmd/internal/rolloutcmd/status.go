@@ -2,6 +2,7 @@ package rolloutcmd
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/env"
@@ -38,7 +40,7 @@ func newStatusCommand() *cobra.Command {
 		Use:   "status [PLATFORM | LOCATION] [--environment NAME] [--to LOCATION]",
 		Short: "Show the progress of a rollout",
 		Long: `Show how far the rings of an environment are: the release of each ring, how many of its clusters are compliant, and what the
-gate of the next ring says; then the workloads that wait for a proof, with the reason. The first line has the state:
+gate of the next ring says; then the workloads that wait for a proof, with the reason, and what was undone. The first line has the state:
 running, done, held or paused. Facts come from registry and hub. PLATFORM is read for the policy and, without a hub, for
 the clusters. Nothing is changed.
 
@@ -79,8 +81,32 @@ type status struct {
 	Rings []ringStatus `json:"rings"`
 	// AwaitingProof are the workloads of which the environment below has something newer that waits.
 	AwaitingProof []diff.AwaitingProof `json:"awaitingProof"`
+	// Undone is what was taken back and stays out until a person says that it may come again: base commits, then workloads.
+	Undone []undone `json:"undone"`
 	// Proof judges all clusters by the numbers of the ring gate, with the commit of the widest ring.
 	Proof gate.Verdict `json:"proof"`
+}
+
+// undone is a base commit, or a version of a workload.
+type undone struct {
+	BaseCommit   string    `json:"baseCommit,omitempty"`
+	Registration string    `json:"registration,omitempty"`
+	Workload     string    `json:"workload,omitempty"`
+	Version      string    `json:"version,omitempty"`
+	At           time.Time `json:"at"`
+	Reason       string    `json:"reason,omitempty"`
+}
+
+func (u undone) String() string {
+	what := "base commit " + u.BaseCommit[:min(7, len(u.BaseCommit))]
+	if u.Workload != "" {
+		what = strings.TrimSpace(ledger.Key{Registration: u.Registration, Workload: u.Workload}.String() + " " + u.Version)
+	}
+	text := what + " is undone since " + u.At.UTC().Format(time.RFC3339)
+	if u.Reason != "" {
+		text += " (" + u.Reason + ")"
+	}
+	return text
 }
 
 type ringStatus struct {
@@ -114,6 +140,9 @@ func (l *looking) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprintln(cmd.OutOrStdout(), s.headline())
 		if by := s.Proof.CountedBy(); by != "" {
 			fmt.Fprintln(cmd.OutOrStdout(), show.Line(by))
+		}
+		if !s.hasClusters() {
+			fmt.Fprintf(cmd.OutOrStdout(), "no clusters of %s are known\n", show.Line(s.Environment))
 		}
 	}
 	if err := cli.Print(cmd.OutOrStdout(), l.format, s, s.table); err != nil {
@@ -177,8 +206,44 @@ func (l *looking) look(cmd *cobra.Command, o *env.Opened) (*status, error) {
 		return nil, err
 	}
 	s.AwaitingProof = entry.Awaiting()
+	if s.Undone, err = takenBack(ctx, o, policy, seen); err != nil {
+		return nil, err
+	}
 	s.conclude()
 	return s, nil
+}
+
+// takenBack returns what was taken back from any ring of the environment.
+func takenBack(ctx context.Context, o *env.Opened, policy promotion.Policy, seen *advance.Seen) ([]undone, error) {
+	all := []undone{}
+	again, err := o.Facts.Again(ctx, policy, seen.Platform)
+	if err != nil {
+		return nil, err
+	}
+	record, err := o.Facts.Record(ctx, seen.Platform, policy.Environment)
+	if err != nil {
+		return nil, err
+	}
+	if record != nil {
+		for _, u := range record.Undone {
+			if u.BaseCommit != "" && u.At.After(again) {
+				all = append(all, undone{BaseCommit: u.BaseCommit, At: u.At, Reason: u.Reason})
+			}
+		}
+	}
+	l, err := o.Facts.Ledger(ctx, seen.Platform, policy.Environment)
+	if l == nil || err != nil {
+		return all, err
+	}
+	for _, r := range seen.Rings {
+		for _, u := range l.Rejected(r.Ring, again) {
+			one := undone{Registration: u.Registration, Workload: u.Workload, Version: u.Version, At: u.At, Reason: u.Reason}
+			if !slices.Contains(all, one) {
+				all = append(all, one)
+			}
+		}
+	}
+	return all, nil
 }
 
 // proofRules are those that the clusters themselves have to meet.
@@ -266,13 +331,22 @@ func (s *status) headline() string {
 	return text
 }
 
+// hasClusters reports whether a ring has clusters, also such as do not report.
+func (s *status) hasClusters() bool {
+	return slices.ContainsFunc(s.Rings, func(r ringStatus) bool { return r.Cohort.Clusters+r.Cohort.NotReporting > 0 })
+}
+
 func (s *status) table(w io.Writer) {
 	cli.Row(w, "RING", "RELEASE", "COMMIT", "CLUSTERS", "COMPLIANT", "PROGRESSING", "FAILED", "WAITING", "UNKNOWN", "NEXT RING", "GATE", "REASON", "NEXT LOOK")
 	for _, r := range s.Rings {
 		c := r.Cohort
 		row := []string{cmp.Or(r.Ring.Ring, "all"), releasesText(r.Releases), r.BaseCommit[:min(7, len(r.BaseCommit))]}
 		for _, n := range []int{c.Clusters, c.Compliant, c.Progressing, c.Failed, c.Waiting, c.Unknown} {
-			row = append(row, fmt.Sprint(n))
+			if s.hasClusters() {
+				row = append(row, fmt.Sprint(n))
+			} else {
+				row = append(row, "-")
+			}
 		}
 		if n := r.Next; n == nil {
 			row = append(row, "", "", "", "")
@@ -287,6 +361,13 @@ func (s *status) table(w io.Writer) {
 	}
 	for _, a := range s.AwaitingProof {
 		fmt.Fprintln(w, show.Line(a.Reason))
+	}
+	for _, u := range s.Undone {
+		if !slices.ContainsFunc(s.AwaitingProof, func(a diff.AwaitingProof) bool {
+			return a.Registration == u.Registration && a.Workload == u.Workload && strings.Contains(a.Reason, "undone in "+s.Environment+" since")
+		}) {
+			fmt.Fprintln(w, show.Line(u.String()))
+		}
 	}
 }
 
