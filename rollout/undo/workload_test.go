@@ -199,6 +199,57 @@ func TestAnUndoneWorkloadHasItsFormerProof(t *testing.T) {
 	require.Equal(t, []ledger.Proof{proofOf("b", 2), proofOf("a", 1)}, withTimes(l.Find(webKey).Proofs, proofOf("a", 1)))
 }
 
+// What came by an override of people, and not by a proof, comes back by it: the ledger names them again, in each ring that had it.
+func TestAnUndoneWorkloadHasItsFormerOverride(t *testing.T) {
+	t.Parallel()
+	const override = "overridden by anna: orders fail"
+	for name, rings := range map[string][]string{"without rings": nil, "in rings": ringsOfTest} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, rings...)
+			w.db = "1"
+			for n, text := range []string{"a", "b"} {
+				from, why := ledger.From{Environment: "stage", Revision: digest.FromString("stage " + text), Record: ledger.Record{Sequence: int64(n + 1)}}, ""
+				if text == "a" {
+					why = override
+				}
+				w.opts.Admission = &publisher.Admission{
+					Below: "stage", Waiting: func(map[ledger.Key]ledger.Revision) map[ledger.Key]string { return nil },
+					From: func(k ledger.Key, _ ledger.Revision) (ledger.From, string) {
+						if k != webKey {
+							return ledger.From{}, ""
+						}
+						return from, why
+					},
+				}
+				if n > 0 {
+					rd := w.reader()
+					r, err := rd.Record(t.Context())
+					require.NoError(t, err)
+					w.opts.Admission.Record = r.Verified.Descriptor.Digest
+				}
+				w.walk(text, "")
+			}
+			w.opts.Admission = nil
+			in := []string{""}
+			if rings != nil {
+				w.walk("advance", "")
+				in = []string{"canary", "early", "broad"}
+			}
+			_, stay := w.ledger().Find(webKey).In(in[0])
+			require.Equal(t, digest.FromString("stage b"), stay.From.Revision)
+			require.Empty(t, stay.Unproved)
+			w.walk("undo workload=web", "")
+			for _, ring := range in {
+				r, stay := w.ledger().Find(webKey).In(ring)
+				require.Equal(t, "a", r.Version, ring)
+				require.Equal(t, override, stay.Unproved, ring)
+				require.Equal(t, digest.FromString("stage a"), stay.From.Revision, ring)
+			}
+		})
+	}
+}
+
 // withTimes returns proofs with the times of another one, since those here are about which proofs there are.
 func withTimes(all []ledger.Proof, of ledger.Proof) []ledger.Proof {
 	for i := range all {
