@@ -20,7 +20,9 @@ type clusterPage struct {
 	*frame
 	Cluster     fleet.Cluster
 	Deployments []fleet.Deployment
-	Changes     []fleet.HistoryRow
+	// Wanted are the versions that its desired release has, by assignment.
+	Wanted  map[string]string
+	Changes []fleet.HistoryRow
 	// Decisions are those about the commit that it runs, newest first.
 	Decisions []decided
 	// Reports are the newest ones; nil if whoever asks may not read them, and for the past.
@@ -57,6 +59,9 @@ func showCluster(r *http.Request, f *frame, from Answers) (any, int, error) {
 		return nil, 0, err
 	}
 	page.Deployments = deployments.Deployments
+	if page.Wanted, err = wanted(r.Context(), from, c, f.Query.AsOf); err != nil {
+		return nil, 0, err
+	}
 	history, err := from.History(r.Context(), fleet.HistoryQuery{Query: fleet.Query{Cluster: c.UID, Limit: shownChanges}, Until: f.Query.AsOf})
 	if errors.Is(err, store.ErrUnavailable) && f.Query.AsOf.IsZero() {
 		return page, http.StatusOK, nil // what is above is from memory
@@ -75,6 +80,22 @@ func showCluster(r *http.Request, f *frame, from Answers) (any, int, error) {
 		page.Reports = reports.Reports
 	}
 	return page, http.StatusOK, nil
+}
+
+// wanted returns the versions of a cluster's desired release, by assignment; none if the hub lacks what it has.
+func wanted(ctx context.Context, from Answers, c *fleet.Cluster, at time.Time) (map[string]string, error) {
+	if c.Desired == nil || c.Desired.Release == nil {
+		return nil, nil
+	}
+	found, err := from.Release(ctx, string(c.Desired.Release.Digest), fleet.Query{AsOf: at})
+	if errors.Is(err, store.ErrUnknownRelease) || errors.Is(err, store.ErrUnavailable) {
+		return nil, nil
+	}
+	all := map[string]string{}
+	for _, a := range found.Assignments {
+		all[a.Name] = bundle.ShownVersion(a.Version)
+	}
+	return all, err
 }
 
 // decidedAbout returns what people had decided, at a moment, about the commit that a cluster runs.

@@ -26,6 +26,29 @@ type contentPage struct {
 	Workloads         []nextWorkload
 	More              int
 	Others            []link // pages about another source
+	// Unproved are workloads of Environment that somebody let in without a proof.
+	Unproved []unproved
+}
+
+// unproved is a revision of a workload that came without a proof, and why.
+type unproved struct {
+	Name, Version, Ring, Why string
+	Since                    time.Time
+}
+
+// unprovedIn returns what a ledger has that came without a proof.
+func unprovedIn(l *ledger.Ledger) (all []unproved) {
+	for i := range l.Workloads {
+		w := &l.Workloads[i]
+		for _, r := range w.Revisions {
+			for _, in := range r.In {
+				if in.Unproved != "" {
+					all = append(all, unproved{w.Key.String(), cmp.Or(bundle.ShownVersion(r.Version), short(string(r.Revision))), in.Ring, in.Unproved, in.Since})
+				}
+			}
+		}
+	}
+	return all
 }
 
 // nextWorkload is a revision of a workload that an environment may get, or with an empty Revision its removal.
@@ -76,23 +99,22 @@ func unknownEnvironment(name string) error {
 	return &hubapi.Error{Code: hubapi.CodeNotFound, Message: fmt.Sprintf("the hub knows no environment %q", store.Plain(store.Clip(name)))}
 }
 
-// next returns what an environment may get from another one, workload by workload, as the ledgers of their newest records say. Whether a
-// gate lets it in is not known here.
-func (s *site) next(ctx context.Context, to, from fleet.Environment) ([]nextWorkload, error) {
+// next returns what an environment may get from another one, workload by workload, as the ledgers of their newest records say, and
+// the ledger of what it has. Whether a gate lets it in is not known here.
+func (s *site) next(ctx context.Context, to, from fleet.Environment) (all []nextWorkload, has *ledger.Ledger, err error) {
 	if err := checkScope(ctx, to, from); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	there, err := s.ledgerOf(ctx, from)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	has := &ledger.Ledger{}
+	has = &ledger.Ledger{}
 	if to.Record != "" {
 		if has, err = s.ledgerOf(ctx, to); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	var all []nextWorkload
 	for i := range there.Workloads {
 		w := &there.Workloads[i]
 		r, stay := newestOf(w)
@@ -117,7 +139,7 @@ func (s *site) next(ctx context.Context, to, from fleet.Environment) ([]nextWork
 			})
 		}
 	}
-	return all, nil
+	return all, has, nil
 }
 
 // newestOf returns the revision of a workload that came last to a ring, and its stay there.
@@ -172,13 +194,13 @@ func (s *site) showContent(r *http.Request, f *frame, from Answers) (any, int, e
 	if err != nil {
 		return nil, 0, err
 	}
-	all, err := s.next(r.Context(), to, of)
+	all, has, err := s.next(r.Context(), to, of)
 	if err != nil {
 		return nil, 0, err
 	}
 	f.template, f.Title = "content.html", "Workloads for "+name
 	f.Crumbs = []link{{Name: "Environments", Link: f.At(environmentsPath)}, {Name: name, Link: f.At(environmentPath(name), "platform", to.Platform)}}
-	page := &contentPage{frame: f, Environment: name, From: of.Environment, Workloads: all[:min(len(all), shownWorkload)], More: max(0, len(all)-shownWorkload)}
+	page := &contentPage{frame: f, Environment: name, From: of.Environment, Workloads: all[:min(len(all), shownWorkload)], More: max(0, len(all)-shownWorkload), Unproved: unprovedIn(has)}
 	for i := range page.Workloads {
 		w := &page.Workloads[i]
 		for _, a := range []bundle.Action{bundle.Approve, bundle.Reject, bundle.Override} {
@@ -199,7 +221,7 @@ func (s *site) about(ctx context.Context, from Answers, d *decision, registratio
 	if err != nil {
 		return err
 	}
-	all, err := s.next(ctx, to, of)
+	all, _, err := s.next(ctx, to, of)
 	if err != nil {
 		return err
 	}

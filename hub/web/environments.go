@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -40,10 +42,72 @@ type environment struct {
 	// NextRing is the first ring that the commit has not reached, and RingActions what may be decided about that.
 	NextRing    string
 	RingActions []link
+	// Gates are those that its commit meets next: of a ring, and of the environment after it.
+	Gates []gateTo
+	// Failures are its deployments that have failed or drifted, by workload and reason; only on the page of one environment.
+	Failures []failures
 	// Releases are those that its clusters should run; only on the page of one environment.
 	Releases []fleet.Release
 	// Unread is true if the decisions cannot be read, since the database is away.
 	Unread bool
+}
+
+// gateTo is a gate as people see it.
+type gateTo struct {
+	store.JudgedGate
+	To, Text string // where it leads to, and why it does not pass
+	JudgedAt time.Time
+	Old      bool
+}
+
+func newGateTo(j *fleet.Judged, g store.JudgedGate, to string) gateTo {
+	var why []string
+	for _, r := range g.Rules {
+		if r.Result != store.GatePasses {
+			why = append(why, ruleText(r))
+		}
+	}
+	return gateTo{g, to, strings.Join(why, "; "), j.JudgedAt, j.Old}
+}
+
+// ruleText returns a rule with what it has and wants.
+func ruleText(r store.JudgedRule) string {
+	text := r.Rule
+	if r.Has != "" {
+		text += " " + r.Has
+	}
+	if r.Wants != "" {
+		text += ", wants " + r.Wants
+	}
+	return text
+}
+
+// gatesAfter returns the gates that the commit of an environment meets next.
+func gatesAfter(e *environment, chain fleet.Environments) (all []gateTo) {
+	if g := e.Judged.Gate(e.NextRing); g != nil && e.NextRing != "" {
+		all = append(all, newGateTo(e.Judged, *g, "ring "+e.NextRing))
+	}
+	for _, other := range chain.Environments {
+		if g := other.Judged.Gate(""); g != nil && other.Platform == e.Platform && g.From == e.Environment.Environment {
+			all = append(all, newGateTo(other.Judged, *g, other.Environment))
+		}
+	}
+	return all
+}
+
+// OwnGates returns the gates of the environment, and of its rings.
+func (e environment) OwnGates() (all []gateTo) {
+	if e.Judged == nil {
+		return nil
+	}
+	for _, g := range e.Judged.Gates {
+		to := e.Environment.Environment
+		if g.Ring != "" {
+			to = "ring " + g.Ring
+		}
+		all = append(all, newGateTo(e.Judged, g, to))
+	}
+	return all
 }
 
 // decided is a decision as people see it.
@@ -52,6 +116,27 @@ type decided struct {
 	In string // the environment
 	// Outdated is true if the environment that it names has another commit by now.
 	Outdated bool
+}
+
+// failures are deployments that have failed for the same reason.
+type failures struct {
+	Workspace, Workload, Reason, Link string
+	Count                             int
+}
+
+// shownFailures bounds them.
+const shownFailures = 20
+
+// failuresOf returns the failures of an environment, the most frequent first.
+func (f *frame) failuresOf(ctx context.Context, from Answers, e fleet.Environment) (all []failures, err error) {
+	q := fleet.Query{Environments: []string{e.Environment}, Platform: e.Platform, AsOf: f.Query.AsOf, State: []bundle.State{bundle.Failed, bundle.Drifted}}
+	counts, err := from.Count(ctx, "deployments", []string{"workspace", "workload", "reason"}, q)
+	for _, c := range counts.Rows {
+		at := f.At(deploymentsPath, "environment", e.Environment, "platform", e.Platform, "workspace", c.Values[0], "workload", c.Values[1], "state", string(bundle.Failed)+","+string(bundle.Drifted))
+		all = append(all, failures{c.Values[0], c.Values[1], c.Values[2], at, c.Count})
+	}
+	slices.SortStableFunc(all, func(a, b failures) int { return cmp.Compare(b.Count, a.Count) })
+	return all[:min(len(all), shownFailures)], err
 }
 
 // shownDecisions and shownClusters bound what a page shows of one environment.
@@ -102,6 +187,9 @@ func showEnvironments(r *http.Request, f *frame, from Answers) (any, int, error)
 			if err != nil {
 				return nil, 0, err
 			}
+			if one.Failures, err = f.failuresOf(r.Context(), from, e); err != nil {
+				return nil, 0, err
+			}
 			one.Releases = slices.DeleteFunc(list.Releases, func(r fleet.Release) bool { return !r.Current && r.Running == 0 })
 			one.Releases = one.Releases[:min(len(one.Releases), shownReleases)]
 		}
@@ -126,6 +214,7 @@ func (f *frame) offer(e *environment, chain fleet.Environments, r *http.Request)
 			e.Commands = append(e.Commands, "wherry rollout undo -e "+quoted(name)+" --back-to "+quoted(e.PreviousCommit)+" --reason 'WHY'")
 		}
 	}
+	e.Gates = gatesAfter(e, chain)
 	before := chain.Before(e.Platform, name)
 	if f.Query.AsOf.IsZero() && before != "" && f.who.HasEnvironment(before) && f.seesAll(name) {
 		e.Actions = append(e.Actions, link{Name: "Review what comes from " + before, Link: f.At(environmentPath(name)+"/review", "platform", e.Platform)})
@@ -142,7 +231,7 @@ func (f *frame) offer(e *environment, chain fleet.Environments, r *http.Request)
 	}
 	if e.NextRing != "" {
 		for _, a := range may {
-			e.RingActions = append(e.RingActions, link{Name: decisionWords[a].button + " for ring " + e.NextRing, Link: f.At(environmentPath(name)+"/"+string(a), "platform", e.Platform, "ring", e.NextRing)})
+			e.RingActions = append(e.RingActions, link{Name: ringWords(a, e.NextRing), Link: f.At(environmentPath(name)+"/"+string(a), "platform", e.Platform, "ring", e.NextRing)})
 		}
 	}
 	if before != "" && f.who.HasEnvironment(before) {
@@ -158,6 +247,11 @@ func (f *frame) offer(e *environment, chain fleet.Environments, r *http.Request)
 	} else {
 		act(bundle.Resume)
 	}
+}
+
+// ringWords are those of the button of a decision about a ring.
+func ringWords(a bundle.Action, ring string) string {
+	return decisionWords[a].button + " for ring " + ring
 }
 
 // seesAll reports whether whoever asks sees all of an environment.

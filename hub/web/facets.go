@@ -33,7 +33,10 @@ func (f *frame) facets(all []fleet.Facet) (shown []facet) {
 		one := facet{Name: strings.TrimPrefix(of.By, "label:"), More: of.More + max(0, len(of.Values)-shownValues)}
 		chosen := false
 		for _, v := range of.Values[:min(len(of.Values), shownValues)] {
-			value := facetValue{Name: lookOf(v.Value).Word, Count: v.Count}
+			value := facetValue{Name: v.Value, Count: v.Count}
+			if of.By == "state" || of.By == "relation" {
+				value.Name = lookOf(v.Value).Word
+			}
 			if key, isLabel := strings.CutPrefix(of.By, "label:"); v.Value != "" && (!isLabel || selectorOf(key, v.Value) != "") {
 				value.Link, value.Chosen = f.choosing(of.By, v.Value)
 			} else if v.Value == "" {

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -49,7 +51,7 @@ const (
 	longSilent        = 7 * 24 * time.Hour
 )
 
-func showOverview(r *http.Request, f *frame, from Answers) (any, int, error) {
+func (s *site) showOverview(r *http.Request, f *frame, from Answers) (any, int, error) {
 	f.template, f.Title = "overview.html", "Overview"
 	f.only(fleet.Query{AsOf: f.Query.AsOf})
 	f.JSON = f.At("/v1/environments")
@@ -75,7 +77,35 @@ func showOverview(r *http.Request, f *frame, from Answers) (any, int, error) {
 			return nil, 0, err
 		}
 	}
+	if f.may(access.Audit) {
+		all, err := s.Actions.AccessTokens(ctx)
+		if err != nil && !errors.Is(err, store.ErrUnavailable) {
+			return nil, 0, err
+		}
+		page.addTokens(all)
+	}
 	return page, http.StatusOK, nil
+}
+
+// tokensEnd is how long before its end an access token needs somebody.
+const tokensEnd = 14 * 24 * time.Hour
+
+// addTokens adds the access tokens that expire soon.
+func (p *overviewPage) addTokens(all []store.AccessToken) {
+	var names []string
+	for _, t := range all {
+		if t.Subject == "" && t.RevokedAt.IsZero() && t.ExpiresAt.After(p.Now) && t.ExpiresAt.Sub(p.Now) < tokensEnd {
+			names = append(names, t.Name+" "+t.ExpiresAt.UTC().Format(time.DateOnly))
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	text := fmt.Sprintf("%d access tokens expire within 14 days", len(names))
+	if len(names) == 1 {
+		text = "1 access token expires within 14 days"
+	}
+	p.Needs = append(p.Needs, need{look{Tone: "wait", Mark: "⌛"}, text, strings.Join(names[:min(len(names), shownTeams)], ", "), accessPath, nil})
 }
 
 // addEnvironments adds environments, what holds them up, and the newest decisions about them.
@@ -101,6 +131,7 @@ func (p *overviewPage) addEnvironments(r *http.Request, from Answers, chain flee
 		if len(e.Incomplete) > 0 {
 			p.Needs = append(p.Needs, need{look{Tone: "bad", Mark: "●"}, name + " is incomplete", "cluster types " + strings.Join(e.Incomplete, ", "), link, nil})
 		}
+		p.addApprovals(&one)
 		if r := one.Rollout; r != nil && r.FailedCount > 0 {
 			p.failed += r.FailedCount
 			n := need{look{Tone: "bad", Mark: "●"}, fmt.Sprintf("%s: %d of %d clusters failed at its commit", name, r.FailedCount, r.Clusters), "", link, one.action(bundle.Pause)}
@@ -114,6 +145,33 @@ func (p *overviewPage) addEnvironments(r *http.Request, from Answers, chain flee
 	p.Decisions = p.Decisions[:min(len(p.Decisions), shownClusters)]
 	return nil
 }
+
+// addApprovals adds what waits for the approval of people, and gates that nobody judges any more.
+func (p *overviewPage) addApprovals(e *environment) {
+	name := e.Environment.Environment
+	for _, g := range e.OwnGates() {
+		i := slices.IndexFunc(g.Rules, func(r store.JudgedRule) bool { return r.Rule == approvalsRule && r.Result != store.GatePasses })
+		if i < 0 || g.Old {
+			continue
+		}
+		n := need{look{Tone: "wait", Mark: "✎"}, name + " waits for approvals", ruleText(g.Rules[i]), p.At(environmentPath(name)), e.action(bundle.Approve)}
+		if g.Ring != "" {
+			n.Text, n.Action = name+", ring "+g.Ring+", waits for approvals", nil
+			for _, a := range e.RingActions {
+				if g.Ring == e.NextRing && a.Name == ringWords(bundle.Approve, g.Ring) {
+					n.Action = &a
+				}
+			}
+		}
+		p.Needs = append(p.Needs, n)
+	}
+	if e.Judged != nil && e.Judged.Old && e.Judged.Place == 1 {
+		p.Needs = append(p.Needs, need{look{Tone: "wait", Mark: "○"}, "nobody has judged the gates of " + e.Platform + " since " + stamp(e.Judged.JudgedAt), "wherry promote --watch judges them", p.At(environmentPath(name)), nil})
+	}
+}
+
+// approvalsRule is the rule of a gate that people's approvals pass.
+const approvalsRule = "approvals"
 
 // addClusters adds the clusters that are not well for another reason than a commit: all that failed, that the hub does not hear of, or that
 // run what was never published.

@@ -235,6 +235,86 @@ func TestThePageOfWhatComesNext(t *testing.T) {
 	require.NotContains(t, team.get("/environments/prod"), "/review")
 }
 
+func TestGatesAndWhatWaitsAreOnPages(t *testing.T) {
+	h := open(t, 60)
+	anna := as(t, h, "anna", access.Approver, store.AccessScope{})
+	for want, page := range map[string]string{
+		`→ stage: <span class="look wait"><span aria-hidden="true">○</span> waits</span> <span class="note">compliant 3 of 6, wants at least 80 %; soak 35m to go, wants 1h; approvals 0, wants 1 of leads: anna, ben, dora</span>`: anna.get("/"),
+		`→ ring stable: <span class="look bad"><span aria-hidden="true">●</span> fails</span>`:                                                                                                                                      anna.get("/"),
+		`>stage waits for approvals</a> <p class="message">approvals 0, wants 1 of leads: anna, ben, dora</p> <a class="button" href="/environments/stage/approve?platform=coffee">Approve</a>`:                                     anna.get("/"),
+		`>1 workload waits</a>`: anna.get("/"),
+		`<th scope="row"><span class="note">payments/</span>till</th>`:                   anna.get("/environments/stage"),
+		"till waits for the commit of dev":                                               anna.get("/environments/stage"),
+		`<td data-label="Wants">1 of leads: anna, ben, dora</td>`:                        anna.get("/environments/stage"),
+		`<time datetime="2026-11-21T12:35:00Z">2026-11-21T12:35:00Z</time>`:              anna.get("/environments/stage"),
+		`Judged <time datetime="2026-11-21T12:00:00Z" title="2026-11-21T12:00:00Z">now<`: anna.get("/environments/stage"),
+	} {
+		require.Contains(t, page, want)
+	}
+	require.NotContains(t, anna.get("/environments/stage?asOf=1h"), "Gates", "what was judged then is not kept")
+	require.NotContains(t, get(t, h, "/", ""), "/approve", "a viewer has no button")
+	team := as(t, h, "team", access.Viewer, store.AccessScope{Environments: []string{"prod"}})
+	for _, path := range []string{"/", "/environments/prod"} {
+		require.NotRegexp(t, `/environments/stage|(→|>)\s*stage|dev\b`, team.get(path), path)
+	}
+	require.Contains(t, team.get("/environments/prod"), "→ ring stable")
+
+	defer func(was time.Time) { now = was }(now)
+	now = now.Add(11 * time.Minute)
+	late := anna.get("/")
+	require.Contains(t, late, "nobody has judged the gates of coffee since 2026-11-21T12:00:00Z")
+	require.NotContains(t, late, "waits for approvals")
+	require.Contains(t, anna.get("/environments/stage"), "Old: nobody has judged since.")
+}
+
+// Several releases of prod are the same, made for one ring after another.
+func TestAReleaseIsComparedWithTheNewestOfOtherContent(t *testing.T) {
+	h := open(t, 30)
+	found := regexp.MustCompile(`<a href="(/releases/sha256:[0-9a-f]+)" title="[^"]*">([^<]+)</a></th>\s*<td data-label="Type">store</td>\s*<td data-label="Rings">canary, early</td>`).FindStringSubmatch(get(t, h, "/environments/prod", ""))
+	require.NotNil(t, found)
+	page := get(t, h, found[1], "")
+	require.Contains(t, page, "2 of 4 assignments differ")
+	require.Contains(t, page, `<td data-label="After">1.2.0</td>`)
+	same := regexp.MustCompile(`<option value="(sha256:[0-9a-f]+)"`).FindStringSubmatch(page)
+	require.Contains(t, get(t, h, found[1]+"?against="+same[1], ""), "0 of 4 assignments differ")
+}
+
+func TestAnEnvironmentGroupsItsFailures(t *testing.T) {
+	h := open(t, 60)
+	page := get(t, h, "/environments/prod", "")
+	require.Regexp(t, `(?s)<h3>Failures</h3>.*?<span class="note">shop/</span>web</th>\s*<td data-label="Reason">DeadlineExceeded</td>\s*<td data-label="Clusters"><a href="/deployments\?environment=prod&amp;platform=coffee&amp;state=failed%2Cdrifted&amp;workload=web&amp;workspace=shop">\d+</a></td>`, page)
+	require.NotContains(t, get(t, h, "/environments", ""), "<h3>Failures</h3>", "that is for the page of one")
+}
+
+func TestAClusterShowsTheVersionsThatItShouldHave(t *testing.T) {
+	h := open(t, 120)
+	list := get(t, h, "/clusters?environment=prod&relation=behind&type=store", "")
+	found := regexp.MustCompile(`<a href="(/clusters/[0-9a-f]+)" title`).FindStringSubmatch(list)
+	require.NotNil(t, found, list)
+	require.Regexp(t, `<code title="">1\.\d\.0</code> <span class="look wait">should be <code>1\.\d\.0</code></span>`, get(t, h, found[1], ""))
+}
+
+func TestOneWordSaysThatAClusterIsSilent(t *testing.T) {
+	h := open(t, 60)
+	for _, path := range []string{"/", "/clusters", "/clusters?state=stale", "/workloads", "/environments/prod", "/deployments?state=stale"} {
+		page := get(t, h, path, "")
+		require.Contains(t, page, "silent", path)
+		require.NotRegexp(t, `(stale|unknown)(</span>|</a>|,|"><title>)`, page, path)
+	}
+}
+
+func TestTheOverviewNamesAccessTokensThatExpireSoon(t *testing.T) {
+	h := open(t, 10)
+	_, _, err := h.Access().Create(t.Context(), access.Request{Name: "ci", Role: access.Publisher, ExpiresAt: now.Add(7 * 24 * time.Hour)})
+	require.NoError(t, err)
+	_, _, err = h.Access().Create(t.Context(), access.Request{Name: "later", Role: access.Publisher, ExpiresAt: now.Add(70 * 24 * time.Hour)})
+	require.NoError(t, err)
+	secret, _, err := h.Access().Create(t.Context(), access.Request{Name: "audit", Role: access.Auditor})
+	require.NoError(t, err)
+	require.Contains(t, get(t, h, "/", secret.Reveal()), `<a href="/access">1 access token expires within 14 days</a> <p class="message">ci 2026-11-28</p>`)
+	require.NotContains(t, get(t, h, "/", ""), "access token", "that is for auditors")
+}
+
 func TestAPageAboutNowIsMarkedWhenSomethingChanges(t *testing.T) {
 	h := open(t, 10)
 	for path, want := range map[string]string{

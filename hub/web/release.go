@@ -24,8 +24,11 @@ type releasePage struct {
 	Decisions []decided
 }
 
-// shownEarlier bounds the releases to choose from.
-const shownEarlier = 50
+// shownEarlier bounds the releases to choose from, comparedEarlier those that are looked at for one with other content.
+const (
+	shownEarlier    = 50
+	comparedEarlier = 10
+)
 
 func releasePath(d digest.Digest) string { return releasesPath + "/" + string(d) }
 
@@ -56,24 +59,34 @@ func showRelease(r *http.Request, f *frame, from Answers) (any, int, error) {
 		i := slices.IndexFunc(all.Releases, func(r fleet.Release) bool { return r.Digest == found.Digest })
 		page.Earlier = all.Releases[i+1 : min(len(all.Releases), i+1+shownEarlier)]
 	}
-	against := r.URL.Query().Get("against")
-	if against == "" && len(page.Earlier) > 0 {
-		against = string(page.Earlier[0].Digest)
+	others := []string{r.URL.Query().Get("against")}
+	if others[0] == "" { // the newest with other content: many are the same, signed anew
+		others = nil
+		for _, e := range page.Earlier[:min(len(page.Earlier), comparedEarlier)] {
+			others = append(others, string(e.Digest))
+		}
 	}
-	if against != "" {
-		before, err := from.Release(ctx, against, at)
+	for _, other := range others {
+		before, err := from.Release(ctx, other, at)
 		if err != nil {
 			return nil, 0, err
 		}
 		diff, err := fleet.DiffReleases(before, found)
 		if err != nil && !errors.Is(err, store.ErrUnknownRelease) {
 			return nil, 0, err
-		} else if err == nil {
+		}
+		if err == nil && (page.Diff == nil || len(diff.Assignments)+len(diff.Artifacts) > 0) {
 			page.Diff = &diff
-			f.JSON = "/v1" + releasePath(before.Digest) + "/compare/" + string(found.Digest)
-			if f.Command != "" {
-				f.Command += " --against " + quoted(string(before.Digest))
-			}
+		}
+		if page.Diff != nil && len(page.Diff.Assignments)+len(page.Diff.Artifacts) > 0 {
+			break
+		}
+	}
+	if page.Diff != nil {
+		before := page.Diff.Before.Digest
+		f.JSON = "/v1" + releasePath(before) + "/compare/" + string(found.Digest)
+		if f.Command != "" {
+			f.Command += " --against " + quoted(string(before))
 		}
 	}
 	decisions, err := from.Decided(ctx, found.Platform, found.Environment)

@@ -69,6 +69,12 @@ func lookOf(word string) look {
 		l.Mark = "‖"
 	case string(bundle.Override):
 		l.Mark = "!"
+	case store.GatePasses:
+		l.Tone, l.Mark, l.Word = "good", "✓", "passes"
+	case store.GateWaits:
+		l.Mark, l.Word = "○", "waits"
+	case store.GateFails:
+		l.Tone, l.Mark, l.Word = "bad", "●", "fails"
 	case string(bundle.Resume):
 		l.Tone, l.Mark = "quiet", "▸"
 	case string(fleet.Ahead):
@@ -83,6 +89,8 @@ func lookOf(word string) look {
 		l.Word = "with a foreign release"
 	case string(store.Unreported):
 		l.Word = "never reported"
+	case string(store.Stale), fleet.VerdictUnknown:
+		l.Word = "silent"
 	}
 	return l
 }
@@ -152,7 +160,7 @@ func bar(c fleet.RolloutCounts) template.HTML {
 		{"progressing", "wait", c.Progressing},
 		{"failed", "bad", c.Failed},
 		{"waiting", "open", c.Waiting},
-		{"unknown", "quiet", c.Unknown},
+		{"silent", "quiet", c.Unknown},
 	} {
 		if part.n == 0 {
 			continue

@@ -79,7 +79,7 @@ func Routes(o Options) []access.Route {
 	}
 	const decide, retire, unshare, revoke, end = environmentsPath + "/{environment}/{action}", clustersPath + "/{cluster}/retire", clustersPath + "/{cluster}/unshare", tokensPath + "/{token}/revoke", accessPath + "/{id}/end"
 	return []access.Route{
-		page("GET "+overviewPath+"{$}", access.Read, showOverview),
+		page("GET "+overviewPath+"{$}", access.Read, s.showOverview),
 		page("GET "+workloadsPath, access.Read, showWorkloads),
 		page("GET "+clustersPath, access.Read, showClusters),
 		page("GET "+clustersPath+"/{cluster}", access.Read, showCluster),

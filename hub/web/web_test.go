@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -136,7 +137,7 @@ func TestAnUnknownNameIsSaidWithThoseThatAreNear(t *testing.T) {
 func TestEachWordHasAToneAndAMark(t *testing.T) {
 	for word, want := range map[string]look{
 		"current": {"good", "✓", "up to date"}, "compliant": {"good", "✓", "compliant"}, "failed": {"bad", "●", "failed"}, "foreign": {"bad", "●", "with a foreign release"},
-		"nothing": {"quiet", "–", "without a release"}, "stale": {"quiet", "◌", "stale"}, "behind": {"wait", "▼", "behind"}, "waiting": {"wait", "○", "waiting"}, "applying": {"wait", "◐", "applying"},
+		"nothing": {"quiet", "–", "without a release"}, "stale": {"quiet", "◌", "silent"}, "behind": {"wait", "▼", "behind"}, "waiting": {"wait", "○", "waiting"}, "applying": {"wait", "◐", "applying"},
 	} {
 		require.Equal(t, want, lookOf(word))
 	}
@@ -250,7 +251,7 @@ func TestFacetsChooseValues(t *testing.T) {
 	html := ask(&fake{}, "/clusters?state=failed&selector=gpu,region%3Deast").Body.String()
 	for _, want := range []string{
 		`<a href="/clusters?selector=gpu%2Cregion%3Deast" aria-current="true">☑ failed</a> <span class="note">2</span>`,
-		`<a href="/clusters?selector=gpu%2Cregion%3Deast&amp;state=failed%2Cstale">☐ stale</a>`,
+		`<a href="/clusters?selector=gpu%2Cregion%3Deast&amp;state=failed%2Cstale">☐ silent</a>`,
 		`<a href="/clusters?ring=canary&amp;selector=gpu%2Cregion%3Deast&amp;state=failed">☐ canary</a>`,
 		`<a href="/clusters?selector=gpu&amp;state=failed" aria-current="true">☑ east</a>`,
 		`<span class="note">☐ &lt;west&gt;</span>`, // which no selector may have
@@ -271,4 +272,15 @@ func TestChangesAreSaidInWords(t *testing.T) {
 	} {
 		require.Equal(t, want, changed(h))
 	}
+}
+
+func TestAWorkloadThatCameWithoutAProofIsNamed(t *testing.T) {
+	l := &ledger.Ledger{Workloads: []ledger.Workload{{
+		Key: ledger.Key{Registration: "shop", Workload: "till"},
+		Revisions: []ledger.Revision{
+			{Version: "2.0.0", In: []ledger.Stay{{Ring: "canary", Since: epoch, Unproved: "overridden by ben"}, {Ring: "early", Since: epoch}}},
+			{Version: "1.0.0", In: []ledger.Stay{{Ring: "stable", Since: epoch}}},
+		},
+	}}}
+	require.Equal(t, []unproved{{"shop/till", "2.0.0", "canary", "overridden by ben", epoch}}, unprovedIn(l))
 }

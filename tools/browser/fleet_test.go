@@ -72,7 +72,7 @@ func testImage(p tab) {
 		if strings.Contains(row["Last seen"], "by medium") {
 			carried = append(carried, row[""])
 		}
-		if strings.Contains(row["State"], "stale") {
+		if strings.Contains(row["State"], "silent") {
 			silent = append(silent, row[""])
 		}
 	}
@@ -90,8 +90,8 @@ func testImage(p tab) {
 	p.follow(`//main//a[@class="chip" and contains(., "selector=")]`)
 	require.Len(p, p.rows(), len(all))
 
-	p.follow(`//aside//a[contains(., "stale")]`)
-	require.Contains(p, p.text("aside [aria-current]"), "stale")
+	p.follow(`//aside//a[contains(., "silent")]`)
+	require.Contains(p, p.text("aside [aria-current]"), "silent")
 	var shown []string
 	for _, row := range p.rows() {
 		require.Regexp(p, `\d+[dh] ago`, row["Last seen"])

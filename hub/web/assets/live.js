@@ -24,7 +24,7 @@
   const open = () => {
     if (stream || document.hidden) return;
     stream = new EventSource(from);
-    for (const kind of ["change", "cluster", "published", "decision"]) stream.addEventListener(kind, count);
+    for (const kind of ["change", "cluster", "published", "decision", "promotion"]) stream.addEventListener(kind, count);
     stream.addEventListener("error", (event) => event.data && close()); // the hub has said why it ends
   };
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
