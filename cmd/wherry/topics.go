@@ -32,7 +32,7 @@ var topics = []struct{ name, page, short string }{
 	{"importing", "import.md", "Coming from other systems"},
 	{"installing", "install.md", "Installing agents, hubs and promoters"},
 	{"kubernetes", "engines/kubernetes.md", "Plain Kubernetes objects"},
-	{"links", "sites/links.md", "Slow links, and an agent that serves a site"},
+	{"links", "sites/links.md", "Slow links, and serving a site"},
 	{"linting", "plan.md#Lint", "Finding mistakes in a platform"},
 	{"login-file", "reference/hub.md#Login", "Fields of the file of --login"},
 	{"operating", "operations.md", "States and reasons, and what to do"},

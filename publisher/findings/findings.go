@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -168,7 +169,9 @@ func (c *collector) environment(ctx context.Context, o platform.Source) error {
 func (c *collector) unreadEnvironment(e platform.Source, err *platform.SourceError) {
 	c.result.Incomplete = true
 	f := finding.Finding{Code: finding.CodeUnreadSource, Position: err.At, Message: fmt.Sprintf("environment %q: %s", e.Environment, unplaced(err))}
-	if !err.Unreachable {
+	if errors.Is(err, fs.ErrNotExist) {
+		f.Hint = "make this folder, or correct the path in the Environment object"
+	} else if !err.Unreachable {
 		f.Hint = `fetch the branch with "git fetch", or correct the Environment object`
 	}
 	c.add(e.Environment, []finding.Finding{f})

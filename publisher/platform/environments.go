@@ -56,6 +56,8 @@ func Environments(ctx context.Context, o Source) ([]Source, error) {
 			one.Platform = environmentPlace(src.place, e.ControlPlane)
 			if o.Clone != nil {
 				one.Platform = l.clonePlace(e.ControlPlane, one.Platform)
+			} else if src.place.folder != "" && (e.ControlPlane.Repo == "." || e.ControlPlane.Repo == "") {
+				one.Platform = filepath.Join(src.place.dir(), filepath.FromSlash(e.ControlPlane.Path)) // outside git
 			}
 			if len(o.Bases) == 0 {
 				one.Bases = []string{o.Platform}

@@ -135,17 +135,32 @@ func makeKeys(cmd *cobra.Command, dir string, secret []byte) error {
 	return nil
 }
 
-// next says how to go on.
+// next prints commands that go on from here. Each works as it stands.
 func (b *beginning) next(cmd *cobra.Command, dir string) {
+	manifest := "--manifest repo=https://git.example/hello --manifest branch=main --manifest path=."
+	if b.start.Flavour == "empty" {
+		manifest = "--manifest image=registry.example/hello:1.0"
+	}
+	publish := "wherry publish"
+	if b.start.Registry == "" {
+		publish += " --to oci-layout:../registry"
+	}
 	cmd.PrintErrln("\nGo on with:")
 	if dir != "." {
+		if strings.ContainsAny(dir, " \t\"'`$&|;<>()*?[]#~\\") {
+			dir = "'" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
+		}
 		cmd.PrintErrf("  cd %s\n", dir)
 	}
-	cmd.PrintErrf("  wherry new workload hello -e %s   # something to run\n  wherry lint                         # nothing is wrong\n", b.start.Environments[0])
-	if b.start.Registry == "" {
-		cmd.PrintErrln("  edit wherry.yaml                    # where releases go, and which key signs them")
+	cmd.PrintErrf("  wherry new workload hello -e %s %s\n  wherry lint\n", b.start.Environments[0], manifest)
+	if !b.keys {
+		cmd.PrintErrln("  wherry keys generate")
+		publish += " --key cosign.key"
 	}
-	cmd.PrintErrln("  wherry publish                      # sign and release")
+	cmd.PrintErrf("  %s\n", publish)
+	if b.start.Registry == "" || !b.keys {
+		cmd.PrintErrln("\nTo publish without flags, set registry, keys and signWith in wherry.yaml.")
+	}
 }
 
 // locate fills in what follows from the folder: the git repository, and the registry as it is from there.

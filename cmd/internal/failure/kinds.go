@@ -250,6 +250,8 @@ func source(e *platform.SourceError) (code int, hint string) {
 		return cli.Failed, fmt.Sprintf("make %s reachable, or give %s", repository, instead)
 	case e.At.File != "":
 		return cli.Usage, fmt.Sprintf("correct %s, or give %s", e.At, instead)
+	case e.Part == platform.PlatformPart && errors.Is(e, fs.ErrNotExist):
+		return cli.Usage, fmt.Sprintf(`make this folder, or give %s; "wherry init" makes a platform`, instead)
 	}
 	return cli.Usage, ""
 }

@@ -128,7 +128,7 @@ func homeOf(p *author.Platform, r Request) (string, error) {
 		return "", nil
 	case len(r.Environments) > 0:
 		if !slices.Contains(folders, r.Environments[0]) {
-			return "", wrong("go to the work tree of its branch", "environment %q has no folder here", r.Environments[0])
+			return "", wrong("make its folder, or go to the work tree of its branch", "environment %q has no folder here", r.Environments[0])
 		}
 		return r.Environments[0], nil
 	case r.Kind == "Template" || r.Kind == "WorkloadRegistration" || r.Kind == "ConfigMap" || r.Kind == "ConfigSchema":
