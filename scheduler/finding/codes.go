@@ -57,6 +57,7 @@ const (
 
 	CodeWorkspaceNotAllowed = "E1118"
 	CodeUnboundWorkspace    = "W1119"
+	CodeTemplateType        = "W1120"
 
 	// Values.
 	CodeTextReadAsMap   = "W1201"
@@ -85,6 +86,7 @@ const (
 	CodeNoDigest           = "E1309"
 	CodeSelectorField      = "E1310"
 	CodeOtherEnvironment   = "E1311"
+	CodeUnproved           = "W1312"
 	CodePath               = "E1320"
 	CodeNobodyUnder        = "W1321"
 

@@ -82,6 +82,10 @@ func TestLintFinds(t *testing.T) {
 			`p.yaml:26 N1113 nothing is assigned to ClusterType "edge" in environment "dev"`,
 			`p.yaml:31 N1302 SchedulingPolicy "all" selects no deployment target in environment "dev"`,
 		}},
+		"a template of another use": {edit("{name: rec}\nspec:\n", "{name: rec}\nspec:\n  type: namespace\n"), oneTarget, []string{
+			`p.yaml:27 W1120 ClusterType "edge": spec.reconciler names template "rec", whose type is namespace (name a Template of type reconciler, or correct the type of this one)`,
+		}},
+		"a template of a type that says nothing here": {edit("{name: rec}\nspec:\n", "{name: rec}\nspec:\n  type: other\n"), oneTarget, nil},
 		"an empty reconciler": {edit("reconciler: rec, ", ""), oneTarget, []string{
 			`p.yaml:1 W1110 Template "rec" is used by no ClusterType`,
 			`p.yaml:26 E1101 ClusterType "edge" has no spec.reconciler (it must name a Template)`,
@@ -111,7 +115,7 @@ func TestLintFinds(t *testing.T) {
 			`p.yaml:35 W1111 ConfigMap "cm" applies nowhere: nothing has cluster-type "egde" (did you mean "edge"?)`,
 		}},
 		"a ConfigMap for a target by half its name": {sound + labelled("deployment-target: t1"), oneTarget, []string{
-			`p.yaml:35 W1111 ConfigMap "cm" applies nowhere: nothing has deployment-target "t1"`,
+			`p.yaml:35 W1111 ConfigMap "cm" applies nowhere: nothing has deployment-target "t1" (did you mean "app-t1"?)`,
 		}},
 		"a ConfigMap that no pair fulfils": {
 			sound + strings.NewReplacer("edge", "core", "north", "south").Replace(sound[strings.Index(sound, "apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ClusterType"):strings.LastIndex(sound, "apiVersion")]) + labelled("cluster-type: core, region: north"), oneTarget,
@@ -292,7 +296,7 @@ func TestWhatABaseHasForOtherEnvironmentsIsNoFindingHere(t *testing.T) {
 	require.Empty(t, report.Findings)
 	require.Equal(t, []string{
 		`b.yaml:1 W1110 Template "other" is used by no ClusterType`,
-		`b.yaml:9 W1111 ConfigMap "cm" applies nowhere: nothing has cluster-type "core"`,
+		`b.yaml:9 W1111 ConfigMap "cm" applies nowhere: nothing has cluster-type "core" (known: edge)`,
 	}, shortFindings(report.Unused, nil))
 }
 

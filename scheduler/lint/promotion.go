@@ -42,7 +42,26 @@ func (p Promotion) AcrossEnvironments(known []string, below *Promotion) []findin
 	if below == nil || below.Environment != p.read.Below() {
 		return found
 	}
-	return append(found, p.required(p.read.Gate.Required, p.gate(), below.clusters, "environment "+below.Environment)...)
+	unreachable := p.required(p.read.Gate.Required, p.gate(), below.clusters, "environment "+below.Environment)
+	if len(unreachable) == 0 {
+		unreachable = p.unproved(below)
+	}
+	return append(found, unreachable...)
+}
+
+// unproved returns a warning if no Cluster below can prove what application teams deliver. Without any Cluster object, a hub knows them.
+func (p Promotion) unproved(below *Promotion) []finding.Finding {
+	reporting := func(c scheduler.Cluster) bool { return c.Reporting }
+	if !p.read.Gate.Content.Held || len(p.clusters)+len(below.clusters) == 0 || slices.ContainsFunc(below.clusters, reporting) {
+		return nil
+	}
+	at := p.policy.Of(p.Environment).Line
+	if at == 0 {
+		at = p.policy.Spec.Chain[slices.IndexFunc(p.policy.Spec.Chain, func(e kinds.Text) bool { return e.Value == p.Environment })].Line
+	}
+	return []finding.Finding{finding.New(finding.CodeUnproved, p.policy.Position(at),
+		fmt.Sprintf(`add a Cluster of %s with "wherry roster add"`, below.Environment),
+		"no Cluster of environment %q reports, so that nothing of an application team is ever proved for environment %q", below.Environment, p.Environment)}
 }
 
 // Below returns the name of the environment from which p's gets its commits; empty if there is none.

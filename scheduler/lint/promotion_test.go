@@ -58,6 +58,13 @@ func TestGatesThatNobodyCanPass(t *testing.T) {
 			`E1021 p.yaml:8: requiredClusters of environment "prod" selects clusters of environment dev that send no reports (reporting: none) (select clusters that report)`,
 		}},
 		{"one of them reports", gate, rosterOf(`a labels: {pilot: "true"}, reporting: none`, `b labels: {pilot: "true"}`), nil},
+		{"the environment itself has clusters, and below there is none", gate + rosterOf(`a ring: x`), "", []string{
+			`W1312 p.yaml:7: no Cluster of environment "dev" reports, so that nothing of an application team is ever proved for environment "prod" (add a Cluster of dev with "wherry roster add")`,
+		}},
+		{"a gate of numbers, and none below reports", promotionPolicy("  chain: [dev, prod]\n"), rosterOf("a reporting: none"), []string{
+			`W1312 p.yaml:5: no Cluster of environment "dev" reports, so that nothing of an application team is ever proved for environment "prod" (add a Cluster of dev with "wherry roster add")`,
+		}},
+		{"content needs no proof", promotionPolicy("  chain: [dev, prod]\n  environments:\n    - name: prod\n      gate: {content: any}\n"), rosterOf("a reporting: none"), nil},
 		{"all clusters", everyone, rosterOf("a ring: x"), nil},
 		{"all clusters, and none reports", everyone, rosterOf("a reporting: none"), []string{
 			`E1021 p.yaml:8: requiredClusters of environment "prod" selects clusters of environment dev that send no reports (reporting: none) (select clusters that report)`,

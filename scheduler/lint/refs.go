@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/scheduler/check"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
@@ -50,18 +51,26 @@ func (l *linter) checks() {
 	}
 }
 
+// templateTypes are the types that a Template may state. Nothing but this check reads them.
+var templateTypes = []string{"reconciler", "namespace", "config"}
+
+// templatesOf adds the Templates that ct names and that do not exist, or state another use.
 func (l *linter) templatesOf(ct *kinds.ClusterType, used map[string]bool) {
 	builtIn := []string{kinds.ConfigMapType, kinds.EnvFileType}
 	for _, ref := range []struct {
-		field, template string
-		others          []string
+		field, template, kind string
+		others                []string
 	}{
-		{"reconciler", ct.Spec.Reconciler, nil},
-		{"namespaceService", ct.Spec.NamespaceService, nil},
-		{"configType", ct.Spec.ConfigType, builtIn},
+		{"reconciler", ct.Spec.Reconciler, "reconciler", nil},
+		{"namespaceService", ct.Spec.NamespaceService, "namespace", nil},
+		{"configType", ct.Spec.ConfigType, "config", builtIn},
 	} {
 		used[ref.template] = true
-		_, exists := l.objects.Templates[ref.template]
+		t, exists := l.objects.Templates[ref.template]
+		if exists && t.Spec.Type != ref.kind && slices.Contains(templateTypes, t.Spec.Type) {
+			l.add(finding.CodeTemplateType, ct.At, fmt.Sprintf("name a Template of type %s, or correct the type of this one", ref.kind),
+				"ClusterType %q: spec.%s names template %q, whose type is %s", ct.Metadata.Name, ref.field, ref.template, t.Spec.Type)
+		}
 		switch {
 		case exists, ref.field == "configType" && ref.template == "", slices.Contains(ref.others, ref.template):
 		case ref.template == "":
@@ -177,7 +186,15 @@ func (l *linter) whyNowhere(conditions []kinds.Condition) (why, hint string) {
 		}
 		if !holds {
 			delete(values, "")
-			return fmt.Sprintf("nothing has %s %q", c.Key, c.Value), finding.DidYouMean(c.Value, slices.Sorted(maps.Keys(values)))
+			known := slices.Sorted(maps.Keys(values))
+			near := slices.IndexFunc(known, func(k string) bool { return strings.HasSuffix(k, "-"+c.Value) }) // a target without its workload
+			switch hint = finding.DidYouMean(c.Value, known); {
+			case near >= 0 && c.Key == "deployment-target":
+				hint = fmt.Sprintf("did you mean %q?", known[near])
+			case hint == "" && len(known) > 0:
+				hint = "known: " + show.List(known, 5)
+			}
+			return fmt.Sprintf("nothing has %s %q", c.Key, c.Value), hint
 		}
 	}
 	return "no cluster type and target together have all its labels", ""
