@@ -54,6 +54,13 @@ func Mistake(data []byte, err error) (line int, message string) {
 			}
 		}
 	}
+	if anchor, ok := strings.CutPrefix(message, "unknown anchor '"); ok {
+		word := "*" + strings.TrimSuffix(anchor, "' referenced")
+		return 1 + bytes.Count(data[:max(0, bytes.Index(data, []byte(word)))], []byte("\n")), "a text that begins with * needs quotes: " + word + " refers to an anchor that is not there"
+	}
+	if strings.Contains(message, "UTF-") || line == 0 && bytes.Count(data, []byte{0}) > len(data)/3 { // UTF-16 without a mark
+		return max(line, lineOfNoText(data)), "the text is not UTF-8: save it as UTF-8"
+	}
 	if words := plain[message]; words != "" {
 		return max(line, 1), words // a parser leaves out the first
 	}

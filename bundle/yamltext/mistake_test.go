@@ -35,6 +35,9 @@ func TestMistake(t *testing.T) {
 		"a list beside its key":       {"a: - x\n", `a list of "- " begins on a line of its own`, 1},
 		"a key in a list":             {"- a\nb: 1\n", `an item of a list does not begin with "- "`, 1},
 		"text beside a bar":           {"a: |x\n  y\n", "a text after | or > begins on the next line", 1},
+		"a star":                      {"a: 1\nb: *all\n", "a text that begins with * needs quotes: *all refers to an anchor that is not there", 2},
+		"Latin-1":                     {"a: 1\nb: caf\xe9 \n", "the text is not UTF-8: save it as UTF-8", 2},
+		"UTF-16 without a mark":       {"a\x00:\x00 \x001\x00\n\x00", "the text is not UTF-8: save it as UTF-8", 1},
 		"a control character":         {"a: 1\nb: \x01\n", "control characters are not allowed", 2},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,7 +41,7 @@ var hostileFiles = map[string]struct {
 	"a merge key that is itself":           {"apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ClusterType\nmetadata: &m {<<: [*m, *m], name: x}", "merge keys nest more than 16 deep"},
 	"a rendered List that holds itself":    {templateYAML("x", "---\n&l\napiVersion: v1\nkind: List\nitems: [*l, *l]") + "apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ClusterType\nmetadata: {name: core}\nspec: {reconciler: x, namespaceService: ns}\n", "anchor 'l' value contains itself"},
 	"a template in a value of itself":      {oneValue("{{ .ConfigData.A }}{{ .ConfigData.A }}"), "the value of A refers to itself"},
-	"invalid UTF-8":                        {"a: b\nkind: \xff\xfe", "a.yaml:2: invalid leading UTF-8 octet"},
+	"invalid UTF-8":                        {"a: b\nkind: \xff\xfe", "a.yaml:2: the text is not UTF-8: save it as UTF-8"},
 	"a NUL":                                {"kind: \x00", "a.yaml:1: control characters are not allowed"},
 	"UTF-16":                               {"\xff\xfek\x00i\x00n\x00d\x00:\x00 \x00x\x00\n\x00", "kind x of no apiVersion is not part of a platform"},
 	"a byte order mark":                    {"\ufeff" + templateYAML("t", "x"), `Template "t" is used by no ClusterType`},

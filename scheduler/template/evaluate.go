@@ -15,6 +15,7 @@ import (
 
 	yamlv2 "gopkg.in/yaml.v2"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
@@ -242,6 +243,33 @@ func (e *Evaluator) fill(ctx context.Context, v any, in *Input, errs *[]error) a
 		return v
 	}
 }
+
+// explainParse is explain for an error in the syntax of s. The parser names the last line for an action without an end.
+func explainParse(err error, s string, at finding.Position) error {
+	if !strings.HasSuffix(err.Error(), "unexpected EOF") {
+		return explain(err, at)
+	}
+	var open [][]int
+	for _, m := range block.FindAllStringSubmatchIndex(s, -1) {
+		switch {
+		case s[m[2]:m[3]] != "end":
+			open = append(open, m)
+		case len(open) > 0:
+			open = open[:len(open)-1]
+		}
+	}
+	if len(open) == 0 {
+		return explain(err, at)
+	}
+	last := open[len(open)-1]
+	if at.Line > 0 {
+		at.Line += strings.Count(s[:last[0]], "\n")
+	}
+	return &finding.Error{Position: at, Message: fmt.Sprintf("{{ %s }} has no {{ end }}", s[last[2]:last[3]]), Err: err}
+}
+
+// block finds the actions that begin or end a block.
+var block = lazyregexp.New(`\{\{(?:- )?\s*(if|range|with|block|define|end)\b`)
 
 // explain returns an error of text/template with its position in the input; at is the position of the text.
 func explain(err error, at finding.Position) error {

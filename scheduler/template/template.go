@@ -102,7 +102,7 @@ func (l *Library) text(name, s string, at finding.Position) *parsedText {
 	}
 	t.run, t.err = template.New(name).Funcs(l.functions).Parse(s)
 	if t.err != nil {
-		t.err = explain(t.err, at)
+		t.err = explainParse(t.err, s, at)
 		return t
 	}
 	t.mutates = prepare(t.run)
