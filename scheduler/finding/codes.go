@@ -149,12 +149,12 @@ const CodeEmptyRegistration = "W1103"
 
 // Explanation is the long text about a code.
 type Explanation struct {
-	Code  string `yaml:"code"`
-	Title string `yaml:"title"` // continues the code: "W1203: a value that …"
-	Text  string `yaml:"text"`  // why it matters
+	Code  string `yaml:"code" json:"code"`
+	Title string `yaml:"title" json:"title"` // continues the code: "W1203: a value that …"
+	Text  string `yaml:"text" json:"text"`   // why it matters
 	// Example shows the mistake as it stands in a file. It may be empty.
-	Example string `yaml:"example"`
-	Remedy  string `yaml:"remedy"`
+	Example string `yaml:"example" json:"example,omitempty"`
+	Remedy  string `yaml:"remedy" json:"remedy"`
 }
 
 // Severity is [SeverityError], [SeverityWarning] or [SeverityNote].

@@ -38,13 +38,14 @@ func explainReasons(w io.Writer, names []string) error {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		err := cli.WriteReason(w, name, "status and import name reasons, such as DigestMismatch")
+		found, rows, err := cli.FindReason(name, "status and import name reasons, such as DigestMismatch")
 		if unknown := (*cli.UnknownReasonError)(nil); errors.As(err, &unknown) {
 			return cli.Fail(cli.Usage, err, unknown.Hint)
 		}
 		if err != nil {
 			return err
 		}
+		cli.WriteReason(w, found, rows)
 	}
 	return nil
 }

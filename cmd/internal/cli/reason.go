@@ -11,11 +11,11 @@ import (
 	"github.com/wherry-dev/wherry/docs"
 )
 
-// WriteReason writes the rows of the documentation about a reason, in whatever case of letters it is named. Its error names the
-// nearest of the reasons and of the other words that the caller knows, or else hint.
-func WriteReason(w io.Writer, name, hint string, others ...string) error {
+// FindReason returns the rows of the documentation about a reason and its name, in whatever case of letters it is given. Its error
+// names the nearest of the reasons and of the other words that the caller knows, or else hint.
+func FindReason(name, hint string, others ...string) (found string, rows []docs.Reason, err error) {
 	known := docs.Reasons()
-	rows := known[name]
+	rows = known[name]
 	if rows == nil {
 		for other := range known {
 			if strings.EqualFold(other, name) {
@@ -27,8 +27,13 @@ func WriteReason(w io.Writer, name, hint string, others ...string) error {
 		if near := show.Nearest(name, append(slices.Sorted(maps.Keys(known)), others...)); near != "" {
 			hint = fmt.Sprintf("did you mean %s?", near)
 		}
-		return &UnknownReasonError{name, hint}
+		return "", nil, &UnknownReasonError{name, hint}
 	}
+	return name, rows, nil
+}
+
+// WriteReason writes what FindReason has found.
+func WriteReason(w io.Writer, name string, rows []docs.Reason) {
 	for i, r := range rows {
 		if i > 0 {
 			fmt.Fprintln(w)
@@ -42,7 +47,6 @@ func WriteReason(w io.Writer, name, hint string, others ...string) error {
 			fmt.Fprintln(w, IndentLines(Wrap(text, 98)))
 		}
 	}
-	return nil
 }
 
 // UnknownReasonError is the error of a reason that the documentation does not have.

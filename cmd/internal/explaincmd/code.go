@@ -2,6 +2,7 @@ package explaincmd
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -19,16 +20,20 @@ func Code(code string) (finding.Explanation, error) {
 }
 
 // printCode prints the meaning of a finding's code, with an example and the remedy.
-func printCode(cmd *cobra.Command, code string) error {
+func (x *question) printCode(cmd *cobra.Command, code string) error {
 	c, err := Code(code)
 	if err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "%s (%s): %s\n\n%s\n", c.Code, c.Severity(), c.Title, cli.Wrap(c.Text, 100))
-	if c.Example != "" {
-		fmt.Fprintf(out, "\nExample\n%s\n", cli.IndentLines(c.Example))
-	}
-	_, err = fmt.Fprintf(out, "\nWhat to do\n%s\n", cli.IndentLines(cli.Wrap(c.Remedy, 98)))
-	return err
+	answer := struct {
+		finding.Explanation
+		Severity string `json:"severity"`
+	}{c, c.Severity()}
+	return cli.Print(cmd.OutOrStdout(), x.format, answer, func(w io.Writer) {
+		fmt.Fprintf(w, "%s (%s): %s\n\n%s\n", c.Code, c.Severity(), c.Title, cli.Wrap(c.Text, 100))
+		if c.Example != "" {
+			fmt.Fprintf(w, "\nExample\n%s\n", cli.IndentLines(c.Example))
+		}
+		fmt.Fprintf(w, "\nWhat to do\n%s\n", cli.IndentLines(cli.Wrap(c.Remedy, 98)))
+	})
 }

@@ -12,7 +12,8 @@ func TestExplainCode(t *testing.T) {
 	var out bytes.Buffer
 	cmd := &cobra.Command{}
 	cmd.SetOut(&out)
-	require.NoError(t, printCode(cmd, "w1202"))
+	x := &question{format: "table"}
+	require.NoError(t, x.printCode(cmd, "w1202"))
 	require.Equal(t, `W1202 (warning): a key that is read as a boolean
 
 In YAML 1.1, which Kalypso reads values with, y, n, yes, no, on and off are booleans, also as keys:
@@ -27,5 +28,5 @@ Example
 What to do
   Put the key in quotes: "y": 2.
 `, out.String())
-	require.EqualError(t, printCode(cmd, "W9999"), `unknown code "W9999"`)
+	require.EqualError(t, x.printCode(cmd, "W9999"), `unknown code "W9999"`)
 }

@@ -51,9 +51,9 @@ More: wherry help sources, release-names`,
 			case len(args) > 1 || strings.Contains(args[0], "/"):
 				return x.explain(cmd, args)
 			case findingCode.MatchString(args[0]):
-				return printCode(cmd, args[0])
+				return x.printCode(cmd, args[0])
 			case docs.IsReason(args[0]):
-				return printReason(cmd, args[0])
+				return x.printReason(cmd, args[0])
 			}
 			return cli.Fail(cli.Usage, fmt.Errorf("unknown command or code %q", args[0]), seeHelp(cmd))
 		},
