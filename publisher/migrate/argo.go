@@ -54,6 +54,9 @@ type madeBy struct {
 // fromArgo reads ApplicationSets, the Secrets of clusters, and lists of clusters.
 func fromArgo(r *reader, o Options) (*estate, error) {
 	a := &argo{reader: r, options: o, environment: slug(o.Environment), clusterNames: namer{}, names: namer{}, applications: map[string]madeBy{}}
+	if a.environment != o.Environment {
+		a.report.add(Changed, place{}, "Environment", "environment "+o.Environment, "it becomes "+a.environment)
+	}
 	a.engine = engine{"argo", argoTemplate}
 	var sets []document
 	seen := map[string]place{}

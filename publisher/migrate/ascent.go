@@ -62,6 +62,9 @@ func fromAscent(r *reader, o Options) (*estate, error) {
 	a.addClusters(found.clusters, o)
 	a.addApplications(found.applications, o)
 	a.addPolicies(found.policies)
+	if len(found.clusters) == 0 {
+		a.report.add(Missing, place{}, "Cluster", "all", "the input has no clusters, so that nothing is assigned: add what the service lists")
+	}
 	for _, n := range found.namespaces {
 		a.report.add(Later, n.at, "Namespace "+kinds.StringField(n.node, "name"), "groups", "a team becomes a workspace once its workloads come from a WorkloadRegistration of their own; list its groups in the Platform")
 	}
@@ -136,7 +139,7 @@ func (a *ascent) addClusters(documents []document, o Options) {
 		if !a.decode(d, "Cluster", &c, seen) {
 			continue
 		}
-		environment := a.environment(cmp.Or(c.Environment, o.Environment))
+		environment := a.environment(d.at, "Cluster "+c.Name, cmp.Or(c.Environment, o.Environment))
 		if names[environment] == nil {
 			names[environment] = namer{}
 		}
@@ -152,11 +155,14 @@ func (a *ascent) addClusters(documents []document, o Options) {
 	}
 }
 
-// environment returns the valid name of an environment.
-func (a *ascent) environment(text string) string {
+// environment returns the valid name of an environment, and reports another one where it is first named.
+func (a *ascent) environment(at place, object, text string) string {
 	known := a.names["environment"]
 	if known[text] == "" {
 		known[text] = a.environments.name(text)
+		if known[text] != text {
+			a.report.add(Changed, at, object, "environment "+text, "it becomes "+known[text])
+		}
 	}
 	return known[text]
 }
@@ -179,7 +185,7 @@ func (a *ascent) addApplications(documents []document, o Options) {
 	names, seen := namer{}, map[string]place{}
 	environments := a.estate.environments()
 	if len(environments) == 0 {
-		environments = []string{a.environment(o.Environment)}
+		environments = []string{a.environment(place{}, "Environment", o.Environment)}
 	}
 	for _, d := range documents {
 		var app ascentApplication

@@ -292,6 +292,12 @@ func (e *estate) fit(types []*clusterType) {
 			}
 		}
 	}
+	tooLong := fmt.Sprintf(", since a namespace has at most %d characters", maxNamespace)
+	for _, name := range slices.Sorted(maps.Keys(environments)) {
+		if short := shorten(name, maxEnvironment); short != name {
+			e.report.add(Changed, place{}, "Environment", "environment "+name, "it becomes "+short+tooLong)
+		}
+	}
 	for _, ct := range types {
 		if long[ct] {
 			ct.name = shorten(ct.name, maxType)
@@ -307,7 +313,7 @@ func (e *estate) fit(types []*clusterType) {
 	}
 	for _, w := range e.workloads {
 		if short := shorten(w.name, maxWorkload); workloads[w] && short != w.name {
-			e.report.add(Changed, w.at, w.object, "name "+w.name, fmt.Sprintf("it becomes %s, since a namespace has at most %d characters", short, maxNamespace))
+			e.report.add(Changed, w.at, w.object, "name "+w.name, "it becomes "+short+tooLong)
 			w.name = short
 		}
 		for _, t := range w.targets {

@@ -236,7 +236,10 @@ func (f *fleet) name(of map[string][]document) {
 	}
 	names := namer{}
 	for _, namespace := range slices.Sorted(maps.Keys(all)) {
-		f.environments[namespace] = names.name(cmp.Or(namespace, f.options.Environment))
+		text := cmp.Or(namespace, f.options.Environment)
+		if f.environments[namespace] = names.name(text); f.environments[namespace] != text {
+			f.report.add(Changed, place{}, "Environment", "environment "+text, "it becomes "+f.environments[namespace])
+		}
 	}
 }
 
