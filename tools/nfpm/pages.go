@@ -85,14 +85,21 @@ func say(program string, args ...string) ([]byte, error) {
 }
 
 // sections are those of a help text, as manual pages call them.
-var sections = map[string]string{"Usage:": "SYNOPSIS", "Examples:": "EXAMPLES", "Flags:": "OPTIONS", "Global Flags:": "GLOBAL OPTIONS", "Rarely used flags:": "RARELY USED OPTIONS"}
+var sections = map[string]string{"Examples:": "EXAMPLES", "Flags:": "OPTIONS", "Global Flags:": "GLOBAL OPTIONS", "Rarely used flags:": "RARELY USED OPTIONS"}
 
 // roff is the manual page of a command, made of its help text.
 func roff(c command, parent string) []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, ".TH %s 1\n.SH NAME\n%s \\- %s\n.SH DESCRIPTION\n", strings.ToUpper(c.page()), escape(c.page()), escape(c.Short))
+	fmt.Fprintf(&out, ".TH %s 1\n.SH NAME\n%s \\- %s\n", strings.ToUpper(c.page()), escape(c.page()), escape(c.Short))
+	help, after, _ := strings.Cut(c.Help, "\nUsage:\n")
+	usage, after, _ := strings.Cut(after, "\n\n")
+	fmt.Fprint(&out, ".SH SYNOPSIS\n.nf\n")
+	for line := range strings.Lines(usage) {
+		fmt.Fprintln(&out, escape(strings.TrimSpace(line)))
+	}
+	fmt.Fprint(&out, ".fi\n.SH DESCRIPTION\n")
 	filled := true
-	for line := range strings.Lines(c.Help) {
+	for line := range strings.Lines(help + "\n" + after) {
 		line = strings.TrimRight(line, "\n")
 		if title, known := sections[line]; known {
 			fmt.Fprintf(&out, "%s.SH %s\n", ending(&filled, false), title)
