@@ -41,6 +41,10 @@ type chain struct {
 	// head is the newest version in the team's repository, and own that in the repository that only prod reads.
 	head, own string
 	anna      ed25519.PrivateKey // of a member of a group of prod's policy
+	// base is the base commit of what is published, carried are reports on a medium, and policy changes prod's.
+	base    string
+	carried [][]byte
+	policy  func(*promotion.Policy)
 }
 
 const shopRepo, ownRepo = "https://git.example/shop", "https://git.example/prod"
@@ -76,7 +80,7 @@ func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 const immortal = 1 << 30
 
 func newChain(t *testing.T) *chain {
-	c := &chain{world: newWorld(t), line: &mortal{registry.New(registry.Logger(log.New(io.Discard, "", 0))), immortal}, head: "v1", own: "own1"}
+	c := &chain{world: newWorld(t), line: &mortal{registry.New(registry.Logger(log.New(io.Discard, "", 0))), immortal}, head: "v1", own: "own1", base: commit("a")}
 	seed := sha("anna")
 	c.anna = ed25519.NewKeyFromSeed(seed[:])
 	c.loc = oci.Location{Host: "127.0.0.1:5000", Prefix: "edge"}
@@ -113,6 +117,7 @@ func rendered(environment, version, own string) *scheduler.Result {
 }
 
 func (c *chain) publish(result *scheduler.Result, a *publisher.Admission) error {
+	result.BaseCommit = c.base
 	_, err := publisher.Publish(c.t.Context(), result, c.loc, []*keys.Key{c.key}, publisher.PublishOptions{Now: func() time.Time { return c.now }, OCI: c.opts, Admission: a})
 	return err
 }
@@ -122,17 +127,22 @@ func (c *chain) dev(well bool) {
 	c.t.Helper()
 	c.now = c.now.Add(time.Hour)
 	require.NoError(c.t, c.publish(rendered("dev", c.head, ""), nil))
-	if !well {
-		return
+	if well {
+		c.now = c.now.Add(time.Minute)
+		c.leave("site", c.runsWell())
 	}
-	c.now = c.now.Add(time.Minute)
+}
+
+// runsWell is the report of dev's cluster that it runs well what dev has.
+func (c *chain) runsWell() []byte {
+	c.t.Helper()
 	v, lines := c.read("dev", "latest")
-	c.leave("site", c.report("site", bundle.Compliant, v.Descriptor.Digest, v.Descriptor.Digest, func(r *bundle.Report) {
+	return c.report("site", bundle.Compliant, v.Descriptor.Digest, v.Descriptor.Digest, func(r *bundle.Report) {
 		r.Cluster.Environment = "dev"
 		for _, a := range lines {
 			r.Items = append(r.Items, bundle.Item{Assignment: a.Name, Workload: a.Workload, Target: a.Target, State: bundle.Compliant, Since: c.now, Content: a.Content})
 		}
-	}))
+	})
 }
 
 // entry decides what may enter prod.
@@ -144,7 +154,11 @@ func (c *chain) ask(f *Facts, unproved string) (*Entry, error) {
 	policy := promotion.Policy{Name: "chain", Environment: "prod", Chain: []string{"dev", "prod"}, Gate: promotion.Default(), Rings: []string{"canary", "stable"}}
 	policy.Gate.Content.Held = true
 	policy.Groups = []promotion.Group{{Name: "leads", Members: []promotion.Member{{Name: "anna", Key: c.anna.Public()}}}}
-	return f.Entry(c.t.Context(), ContentAsk{Policy: policy, BaseCommit: commit("a"), Workspaces: map[string]string{"shop": "team"}, Unproved: unproved})
+	if c.policy != nil {
+		c.policy(&policy)
+	}
+	f.Reports = c.carried
+	return f.Entry(c.t.Context(), ContentAsk{Policy: policy, BaseCommit: c.base, Workspaces: map[string]string{"shop": "team"}, Unproved: unproved})
 }
 
 // prod publishes prod as automation does; with a reason, as a person does who lets in what is not proved.
