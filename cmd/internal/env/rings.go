@@ -40,8 +40,10 @@ func (f *Gates) FollowHub(cmd *cobra.Command) ([]watch.Waker, []watch.Source, er
 func Changes(hub fleet.Answers, query fleet.Query) watch.Waker {
 	return func(ctx context.Context, wake func()) error {
 		for ctx.Err() == nil {
-			_ = hub.Events(ctx, -1, query, func(fleet.Event) error {
-				wake()
+			_ = hub.Events(ctx, -1, query, func(e fleet.Event) error {
+				if e.Kind != fleet.EventPromotion { // the look of a judge, such as this one
+					wake()
+				}
 				return nil
 			})
 			select {

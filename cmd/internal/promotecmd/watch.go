@@ -39,6 +39,7 @@ type watching struct {
 	moved      map[string]string // what was proved when an environment was published last; see facts.Entry.Moves
 	// behind are the environments that hold content and got nothing of what was pushed, because they were closed or waited then.
 	behind map[string]bool
+	posted posted
 
 	// What a turn reads first: what promotes, the first environment of the chain, and the environments that are in it.
 	promoter *promote.Promoter
@@ -169,6 +170,7 @@ func (w *watching) promote(ctx context.Context, cmd *cobra.Command, t *watch.Tur
 	if slices.ContainsFunc(w.chain, func(e environment) bool { return e.held }) {
 		t.Within(watch.ForReports) // which come without a word, as what others publish does
 	}
+	w.posted.verdicts(results)
 	return w.conclude(cmd, t, j, results)
 }
 
@@ -218,6 +220,7 @@ func (w *watching) due(t *watch.Turn) func(context.Context, *platform.Loaded, pr
 		if err != nil {
 			return false, err
 		}
+		w.posted.waits(policy.Environment, entry)
 		t.At(entry.NextLook())
 		moves := entry.Moves()
 		if moves != "" && moves != w.moved[policy.Environment] {
@@ -260,7 +263,8 @@ func (w *watching) advance(ctx context.Context, cmd *cobra.Command, t *watch.Tur
 	w.rings.Tell = func(done *publisher.Published) {
 		(&releasecmd.Publication{To: w.Location, Registry: w.Registry, Fleet: w.Fleet}).TellHub(cmd, done)
 	}
-	err := w.rings.Advance(ctx, t, j, w.Location, w.Keys, all, w.facts.RingGate(policies), w.PublishOptions(w.Registry))
+	err := w.rings.Advance(ctx, t, j, w.Location, w.Keys, all, w.posted.ring(w.facts.RingGate(policies)), w.PublishOptions(w.Registry))
+	w.post(ctx, t.Now, func() (poster, error) { return w.Fleet.Client(cmd) })
 	if errors.Is(err, publisher.ErrUnfinished) {
 		w.renewAt = time.Time{} // the next turn publishes, which completes it
 	}
@@ -315,6 +319,7 @@ func (w *watching) readChain(ctx context.Context) error {
 		w.chain = append(w.chain, environment{
 			loaded.Model.EnvironmentName(), loaded.Model.PlatformName(), name, policy.Below() != "" && policy.Gate.Content.Held, policy.Gate.Schedule,
 		})
+		w.posted.note(loaded.Model.PlatformName(), policy)
 		if w.first == "" && (name != "" || loaded.Model.EnvironmentName() == policy.Chain[0]) { // PLATFORM may be another environment alone
 			w.first = policy.Chain[0]
 		}
