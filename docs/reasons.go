@@ -9,6 +9,7 @@ import (
 // Reason is a row of a table of reasons.
 type Reason struct {
 	Section string      // title of the section, or of the page for a section named Reasons
+	File    string      // path of the page, from docs
 	Topic   string      // what "wherry help" calls the page
 	Cells   [][2]string // the cells after the reason's own, each with the head of its column, in plain text
 }
@@ -62,7 +63,7 @@ func Reasons() map[string][]Reason {
 			if !strings.HasSuffix(heads[0], "reason") && heads[0] != "reason or message" {
 				continue
 			}
-			row := Reason{Section: section, Topic: from.topic}
+			row := Reason{Section: section, File: from.page, Topic: from.topic}
 			if section == "Reasons" {
 				row.Section = title
 			}

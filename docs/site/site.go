@@ -15,6 +15,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
+	extast "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
@@ -106,6 +108,8 @@ type page struct {
 	Up       string
 	Source   string
 	Contents []section
+	// Rows are those of tables about a code or a reason.
+	Rows []section
 }
 
 // section is what follows a heading of a page. The search finds sections; each is a row of its index.
@@ -161,7 +165,7 @@ func render() (map[string][]byte, error) {
 		if err := add(htmlName(name), name, p); err != nil {
 			return nil, err
 		}
-		index = append(index, p.Contents...)
+		index = append(append(index, p.Contents...), p.Rows...)
 	}
 	if err := add("search.html", "README.md", page{Title: "Search", Body: `<h1>Search</h1><p id="found" role="status">The search needs JavaScript. <a href="index.html">All pages</a></p><ol id="results"></ol>`}); err != nil {
 		return nil, err
@@ -209,10 +213,10 @@ func markdown(name string, source []byte, names []string) (page, error) {
 			p.Contents = append(p.Contents, section{Page: htmlName(name), Title: p.Title, Name: title, Anchor: string(anchor), level: n.Level})
 		case *ast.Paragraph, *ast.TextBlock, *ast.FencedCodeBlock, *ast.CodeBlock:
 			p.addText(plain(n, source))
-		default:
-			if n.Kind().String() == "TableCell" {
-				p.addText(plain(n, source))
-			}
+		case *extast.TableRow:
+			p.addRow(htmlName(name), n, source)
+		case *extast.TableCell:
+			p.addText(plain(n, source))
 		}
 		return ast.WalkContinue, nil
 	})
@@ -224,6 +228,33 @@ func markdown(name string, source []byte, names []string) (page, error) {
 	p.Body = template.HTML(html.String()) // of pages that are in the program; raw HTML in them is left out
 	return p, err
 }
+
+// code is the form of the codes of findings.
+var code = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[EWN][0-9]{4}$`) })
+
+// addRow gives the codes and reasons in a row's first cell an anchor, by which links and the search find them. The anchor is the word
+// itself, which no heading has, since those have small letters.
+func (p *page) addRow(name string, row *extast.TableRow, source []byte) {
+	add := func(n ast.Node, word string) {
+		if slices.ContainsFunc(p.Rows, func(s section) bool { return s.Name == word }) {
+			return // two rows are about one reason
+		}
+		n.SetAttributeString("id", []byte(word))
+		p.Rows = append(p.Rows, section{Page: name, Title: p.Title, Name: word, Anchor: word, Text: plain(row, source)})
+	}
+	first := row.FirstChild()
+	if word := plain(first, source); code().MatchString(word) {
+		add(row, word)
+		return
+	}
+	for n := first.FirstChild(); n != nil; n = n.NextSibling() {
+		if word := plain(n, source); n.Kind() == ast.KindCodeSpan && reasons()[word] != nil {
+			add(n, word)
+		}
+	}
+}
+
+var reasons = sync.OnceValue(docs.Reasons)
 
 func (p *page) addText(s string) {
 	if len(p.Contents) > 0 {

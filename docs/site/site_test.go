@@ -15,6 +15,7 @@ import (
 
 	"github.com/wherry-dev/wherry/docs"
 	"github.com/wherry-dev/wherry/docs/site"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // A link of a page leads to a page of the site, and to a heading that it has; one to the repository, to a file of it.
@@ -51,6 +52,31 @@ func TestNoLinkIsDead(t *testing.T) {
 	}
 	require.Greater(t, internal, 500)
 	require.Greater(t, repository, 50)
+}
+
+// "wherry explain" names the topic of a code or reason, and the search its place.
+func TestEachCodeAndReasonHasAnAnchor(t *testing.T) {
+	files, err := site.Files()
+	require.NoError(t, err)
+	words := map[string][]string{} // of pages
+	for _, e := range finding.Explanations() {
+		words["reference/findings.html"] = append(words["reference/findings.html"], e.Code)
+	}
+	for name, rows := range docs.Reasons() {
+		for _, r := range rows {
+			page := strings.TrimSuffix(r.File, ".md") + ".html"
+			page = strings.ReplaceAll(page, "README.html", "index.html")
+			words[page] = append(words[page], name)
+		}
+	}
+	require.Greater(t, len(words), 10)
+	for page, all := range words {
+		for _, word := range all {
+			require.Contains(t, string(files[page]), ` id="`+word+`"`, page)
+			require.Contains(t, string(files["index.js"]), `{"page":"`+page+`","title":`, page)
+			require.Contains(t, string(files["index.js"]), `"name":"`+word+`","anchor":"`+word+`"`, page)
+		}
+	}
 }
 
 // The hub's policy for content refuses what stands in the page, and a program has no room for more.

@@ -1,11 +1,12 @@
-// Finds the sections that have all words of the question, or, if none has, most of them; what stands in a heading counts more.
+// Finds the sections that have all words of the question, or, if none has, most of them; what stands in a heading counts more, and a
+// code, a reason or a heading that is the question itself comes first.
 const question = new URLSearchParams(location.search).get("q") || "";
 const words = question.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter((word) => word.length > 1);
 
 function score(section) {
   const name = (section.title + " " + section.name).toLowerCase();
   const text = section.text.toLowerCase();
-  let found = 0, points = 0;
+  let found = 0, points = section.name.toLowerCase() === question.trim().toLowerCase() ? 1000 : 0;
   for (const word of words) {
     const inName = name.includes(word);
     if (inName || text.includes(word)) found++;
