@@ -31,6 +31,7 @@ var topics = []struct{ name, page, short string }{
 	{"hub-backup", "hub.md#Backup", "Backup and restore of a hub"},
 	{"importing", "import.md", "Coming from other systems"},
 	{"installing", "install.md", "Installing agents, hubs and promoters"},
+	{"json", "reference/json.md", "Fields of -o json"},
 	{"kubernetes", "engines/kubernetes.md", "Plain Kubernetes objects"},
 	{"links", "sites/links.md", "Slow links, and serving a site"},
 	{"linting", "plan.md#Lint", "Finding mistakes in a platform"},

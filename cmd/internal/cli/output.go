@@ -21,14 +21,14 @@ var formats = [...]string{"table", "json", "yaml"}
 // OutputFlag adds -o, --output with the formats table, json and yaml, and sets format to table.
 func OutputFlag(cmd *cobra.Command, format *string) {
 	*format = formats[0]
-	cmd.Flags().VarP((*formatFlag)(format), "output", "o", "print as `FORMAT`, table, json or yaml")
+	cmd.Flags().VarP((*formatFlag)(format), "output", "o", "print as `FORMAT`, table, json or yaml; see \"wherry help json\"")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats[:], cobra.ShellCompDirectiveNoFileComp))
 }
 
 // FormatFlag is OutputFlag for a command whose -o is a file: the flag is --format.
 func FormatFlag(cmd *cobra.Command, format *string) {
 	*format = formats[0]
-	cmd.Flags().Var((*formatFlag)(format), "format", "print as `FORMAT`, table, json or yaml")
+	cmd.Flags().Var((*formatFlag)(format), "format", "print as `FORMAT`, table, json or yaml; see \"wherry help json\"")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats[:], cobra.ShellCompDirectiveNoFileComp))
 }
 
