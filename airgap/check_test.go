@@ -33,7 +33,7 @@ func TestALayerThatLooksLikeAManifestNamesNothing(t *testing.T) {
 		root := describe(ocispec.MediaTypeImageManifest, manifest(describe("application/json", layer)))
 		root.Annotations = map[string]string{ocispec.AnnotationRefName: "host/app/1"}
 		w := airgap.NewWriter(&file)
-		require.NoError(t, w.Index([]ocispec.Descriptor{root}, nil))
+		require.NoError(t, w.Index([]ocispec.Descriptor{root}))
 		for _, b := range blobs {
 			require.NoError(t, w.Blob(describe("", b), func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }))
 		}

@@ -23,9 +23,6 @@ const (
 	MaxContentsBytes = 16 << 20
 )
 
-// AnnotationAllowExpired is the annotation of a package's index with the reason to carry an expired release.
-const AnnotationAllowExpired = "dev.wherry.allow-expired"
-
 // Contents is the list of what a site package holds and leaves out. It is not signed: it says what to expect, so that
 // lack of space, or of content that the site should have, is found before anything is copied. It never decides what is
 // believed.

@@ -111,7 +111,7 @@ func writeDocuments(w io.Writer, tag, mediaType string, envelopes []Document) er
 		}
 		index, manifests, blobs = append(index, entry), append(manifests, manifest), append(blobs, of...)
 	}
-	return writeLayout(w, index, nil, slices.Concat(manifests, []blob{blobOf(config)}, blobs))
+	return writeLayout(w, index, slices.Concat(manifests, []blob{blobOf(config)}, blobs))
 }
 
 // documentArtifact returns the artifact of documents: its entry in the index, its manifest, and its layers.

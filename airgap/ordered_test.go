@@ -77,7 +77,7 @@ func fullPackage(t *testing.T) (data []byte, blobs []bundle.Blob, head int) {
 		named(images, "images.example/app/1.0"), named(images, "images.example/app@"+images.Descriptor.Digest.String()),
 		named(sig, "bundles/dev/drone/"+bundle.SignatureTag(drone.Descriptor.Digest)), named(drone, "bundles/dev/drone/latest"), named(drone, "bundles/dev/drone/s0-1"),
 		named(environment, "environments/dev/latest"), named(trust2, "trust/v2"), named(trust1, "trust/v1"), named(site, airgap.ContentsName),
-	}, nil))
+	}))
 	for _, b := range blobs {
 		require.NoError(t, w.Blob(b.Descriptor, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Data)), nil }))
 	}

@@ -86,7 +86,7 @@ func listed(t testing.TB, list []byte) *packagetest.Package {
 	require.NoError(t, err)
 	var out bytes.Buffer
 	w := airgap.NewWriter(&out)
-	require.NoError(t, w.Index([]ocispec.Descriptor{manifest}, nil))
+	require.NoError(t, w.Index([]ocispec.Descriptor{manifest}))
 	for _, data := range append(blobs, []byte("blob")) {
 		require.NoError(t, w.Blob(bundle.NewBlob("", data).Descriptor, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }))
 	}

@@ -32,7 +32,7 @@ func sitePackage(t *testing.T, c airgap.Contents, more ...bundle.Blob) []byte {
 	named.Annotations = map[string]string{ocispec.AnnotationRefName: airgap.ContentsName}
 	var out bytes.Buffer
 	w := airgap.NewWriter(&out)
-	require.NoError(t, w.Index([]ocispec.Descriptor{named}, nil))
+	require.NoError(t, w.Index([]ocispec.Descriptor{named}))
 	for _, b := range append([]bundle.Blob{manifest, config, layer}, more...) {
 		require.NoError(t, w.Blob(b.Descriptor, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Data)), nil }))
 	}
@@ -93,7 +93,7 @@ func TestAPackageIsRefusedAtItsBeginning(t *testing.T) {
 	w := airgap.NewWriter(&out)
 	b := bundle.NewBlob("application/x", []byte("x"))
 	require.NoError(t, w.Blob(b.Descriptor, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Data)), nil }))
-	require.NoError(t, w.Index(nil, nil))
+	require.NoError(t, w.Index(nil))
 	require.NoError(t, w.Close())
 	_, err := airgap.NewReader(strings.NewReader(""))
 	require.ErrorIs(t, err, airgap.ErrFormat)

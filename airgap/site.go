@@ -79,15 +79,6 @@ func (s *Site) Repository(stream bundle.Stream) bundle.Source {
 	return siteRepository{s.layout, stream.Repository()}
 }
 
-// AllowedExpired returns the reason why the file carries a release that had expired at the export, as one short line;
-// empty if it had not expired. The reason is not signed.
-func (s *Site) AllowedExpired() string {
-	return oneLine(s.layout.Index().Annotations[AnnotationAllowExpired])
-}
-
-// oneLine returns s as one line of bounded length.
-func oneLine(s string) string { return bundle.Clip(strings.Join(strings.Fields(s), " ")) }
-
 // Trust returns the repository of trust documents. It is empty if the file has none.
 func (s *Site) Trust() bundle.Source { return siteRepository{s.layout, bundle.TrustRepository} }
 

@@ -23,11 +23,11 @@ func blobOf(b bundle.Blob) blob {
 	return blob{b.Descriptor, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Data)), nil }}
 }
 
-// writeLayout writes an OCI layout whose index lists manifests and has annotations, and which holds blobs, in that
+// writeLayout writes an OCI layout whose index lists manifests, and which holds blobs, in that
 // order and each digest once.
-func writeLayout(w io.Writer, manifests []ocispec.Descriptor, annotations map[string]string, blobs []blob) error {
+func writeLayout(w io.Writer, manifests []ocispec.Descriptor, blobs []blob) error {
 	lw := NewWriter(w)
-	if err := lw.Index(manifests, annotations); err != nil {
+	if err := lw.Index(manifests); err != nil {
 		return err
 	}
 	for _, b := range blobs {

@@ -38,9 +38,9 @@ func Continue(w io.Writer, blobs []ocispec.Descriptor) *Writer {
 	return cont
 }
 
-// Index writes the first two files: oci-layout, and index.json with these manifests and annotations.
-func (w *Writer) Index(manifests []ocispec.Descriptor, annotations map[string]string) error {
-	files, err := indexFiles(manifests, annotations)
+// Index writes the first two files: oci-layout, and index.json with these manifests.
+func (w *Writer) Index(manifests []ocispec.Descriptor) error {
+	files, err := indexFiles(manifests)
 	if err != nil {
 		return err
 	}
@@ -58,12 +58,11 @@ type indexFile struct {
 	data []byte
 }
 
-func indexFiles(manifests []ocispec.Descriptor, annotations map[string]string) ([]indexFile, error) {
+func indexFiles(manifests []ocispec.Descriptor) ([]indexFile, error) {
 	index, err := json.Marshal(ocispec.Index{
-		Versioned:   specs.Versioned{SchemaVersion: 2},
-		MediaType:   ocispec.MediaTypeImageIndex,
-		Manifests:   manifests,
-		Annotations: annotations,
+		Versioned: specs.Versioned{SchemaVersion: 2},
+		MediaType: ocispec.MediaTypeImageIndex,
+		Manifests: manifests,
 	})
 	if err == nil && (len(index) > archive.MaxIndexBytes || len(manifests) > archive.MaxManifests) {
 		err = fmt.Errorf("index of %d manifests and %d bytes: at most %d and %d are allowed: export fewer cluster types", len(manifests), len(index), archive.MaxManifests, archive.MaxIndexBytes)
@@ -92,8 +91,8 @@ func (w *Writer) Close() error { return w.tar.Close() }
 const trailerBytes = 1024
 
 // Size returns the length of the package with this index and these blobs, of which each digest is once in the list, in bytes.
-func Size(manifests []ocispec.Descriptor, annotations map[string]string, blobs []ocispec.Descriptor) (int64, error) {
-	files, err := indexFiles(manifests, annotations)
+func Size(manifests, blobs []ocispec.Descriptor) (int64, error) {
+	files, err := indexFiles(manifests)
 	if err != nil {
 		return 0, err
 	}
@@ -130,8 +129,8 @@ func headerBytes(name string, size int64) []byte {
 // blobs, of which each digest is once in the list. It returns how many of the blobs are whole in r, and where the last of
 // them ends, in bytes; zero bytes if r is the beginning of another package, or lacks the end of the index. The error is
 // that of reading.
-func Kept(r io.Reader, manifests []ocispec.Descriptor, annotations map[string]string, blobs []ocispec.Descriptor) (whole int, end int64, err error) {
-	files, err := indexFiles(manifests, annotations)
+func Kept(r io.Reader, manifests, blobs []ocispec.Descriptor) (whole int, end int64, err error) {
+	files, err := indexFiles(manifests)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -30,15 +30,15 @@ func TestAnUnfinishedPackageIsContinued(t *testing.T) {
 	}
 	var file bytes.Buffer
 	w := NewWriter(&file)
-	require.NoError(t, w.Index(manifests, nil))
+	require.NoError(t, w.Index(manifests))
 	add(w, blobs)
-	size, err := Size(manifests, nil, blobs)
+	size, err := Size(manifests, blobs)
 	require.NoError(t, err)
 	require.EqualValues(t, file.Len(), size)
 
 	for cut := 0; cut <= file.Len(); cut += 97 {
 		part := file.Bytes()[:cut]
-		whole, end, err := Kept(bytes.NewReader(part), manifests, nil, blobs)
+		whole, end, err := Kept(bytes.NewReader(part), manifests, blobs)
 		require.NoError(t, err)
 		require.LessOrEqual(t, end, int64(cut))
 		if end == 0 {
@@ -52,11 +52,11 @@ func TestAnUnfinishedPackageIsContinued(t *testing.T) {
 	changed := bytes.Clone(file.Bytes())
 	at := bytes.Index(changed, contents[blobs[5].Digest])
 	changed[at] ^= 1
-	whole, end, err := Kept(bytes.NewReader(changed), manifests, nil, blobs)
+	whole, end, err := Kept(bytes.NewReader(changed), manifests, blobs)
 	require.NoError(t, err)
 	require.Equal(t, 5, whole, "a changed blob is written anew")
 	require.Positive(t, end)
-	whole, end, err = Kept(bytes.NewReader(file.Bytes()), manifests, map[string]string{"a": "b"}, blobs)
+	whole, end, err = Kept(bytes.NewReader(file.Bytes()), manifests[:0], blobs)
 	require.NoError(t, err)
 	require.Zero(t, whole)
 	require.Zero(t, end, "another package")
@@ -65,9 +65,9 @@ func TestAnUnfinishedPackageIsContinued(t *testing.T) {
 // A blob of 8 GiB or more has a longer header.
 func TestTheSizeOfAPackageWithALargeBlob(t *testing.T) {
 	d := ocispec.Descriptor{Digest: digest.FromString(""), Size: 9 << 30}
-	small, err := Size(nil, nil, nil)
+	small, err := Size(nil, nil)
 	require.NoError(t, err)
-	large, err := Size(nil, nil, []ocispec.Descriptor{d})
+	large, err := Size(nil, []ocispec.Descriptor{d})
 	require.NoError(t, err)
 	require.Greater(t, large-small, d.Size+tarBlock)
 }

@@ -108,7 +108,7 @@ func (p *Plan) complete(a assembly) error {
 	}
 	front.add(a.blobs...)
 	p.blobs = front.blobs
-	p.Bytes, err = airgap.Size(p.refs, p.annotations, p.descriptors())
+	p.Bytes, err = airgap.Size(p.refs, p.descriptors())
 	return err
 }
 

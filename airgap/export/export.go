@@ -101,9 +101,8 @@ type Plan struct {
 	// Bytes is the length of the file.
 	Bytes int64
 
-	refs        []ocispec.Descriptor
-	annotations map[string]string
-	blobs       []blob // each digest once
+	refs  []ocispec.Descriptor
+	blobs []blob // each digest once
 }
 
 // blob is content of the package.

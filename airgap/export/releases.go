@@ -12,7 +12,6 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/errdef"
 
-	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -239,7 +238,6 @@ func checkExpiry(r Request, releases []chosen, p *Plan) error {
 		if r.AllowExpired != "" {
 			p.warn("release %s of %s %s: only agents that have it already take it", c.name(), c.user(), x.Text)
 			p.Contents.AllowExpired = oneLine(r.AllowExpired)
-			p.annotations = map[string]string{airgap.AnnotationAllowExpired: p.Contents.AllowExpired}
 		}
 	}
 	if len(expired) > 0 && r.AllowExpired == "" {

@@ -61,7 +61,7 @@ func (e *FileSizeError) Error() string {
 // Write writes the package to w.
 func (p *Plan) Write(ctx context.Context, w io.Writer) error {
 	out := airgap.NewWriter(w)
-	if err := out.Index(p.refs, p.annotations); err != nil {
+	if err := out.Index(p.refs); err != nil {
 		return err
 	}
 	return p.writeBlobs(ctx, out)
@@ -139,7 +139,7 @@ func (p *Plan) open(ctx context.Context, path string, opts FileOptions) (*unfini
 // resume keeps what is whole of an unfinished file of the same package.
 func (p *Plan) resume(ctx context.Context, out *medium.Output, path string, opts FileOptions) (*unfinished, error) {
 	before := out.Size()
-	whole, end, err := airgap.Kept(&reading{ctx, io.NewSectionReader(out, 0, before), 0, opts.Progress}, p.refs, p.annotations, p.descriptors())
+	whole, end, err := airgap.Kept(&reading{ctx, io.NewSectionReader(out, 0, before), 0, opts.Progress}, p.refs, p.descriptors())
 	if err != nil {
 		return nil, err
 	}

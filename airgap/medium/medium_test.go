@@ -38,7 +38,7 @@ func sitePackage(t *testing.T, text string) []byte {
 	named.Annotations = map[string]string{ocispec.AnnotationRefName: airgap.ContentsName}
 	var out bytes.Buffer
 	w := airgap.NewWriter(&out)
-	require.NoError(t, w.Index([]ocispec.Descriptor{named}, nil))
+	require.NoError(t, w.Index([]ocispec.Descriptor{named}))
 	for _, b := range []bundle.Blob{manifest, config, layer, bundle.NewBlob("application/x", []byte(text))} {
 		require.NoError(t, w.Blob(b.Descriptor, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Data)), nil }))
 	}

@@ -80,7 +80,7 @@ func sitePackage(t *testing.T, release string) []byte {
 	require.NoError(t, w.Index([]ocispec.Descriptor{{
 		MediaType: ocispec.MediaTypeImageManifest, Digest: digest.FromString(release), Size: 7,
 		Annotations: map[string]string{ocispec.AnnotationRefName: "bundles/dev/drone/latest"},
-	}}, nil))
+	}}))
 	require.NoError(t, w.Close())
 	return b.Bytes()
 }

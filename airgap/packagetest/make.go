@@ -177,7 +177,7 @@ func (m *maker) write(change func(*airgap.Contents)) (*Package, error) {
 	}
 	var out bytes.Buffer
 	w := airgap.NewWriter(&out)
-	if err := w.Index(append([]ocispec.Descriptor{manifest}, m.index...), nil); err != nil {
+	if err := w.Index(append([]ocispec.Descriptor{manifest}, m.index...)); err != nil {
 		return nil, err
 	}
 	for _, part := range [][][]byte{blobs, m.head, m.trees, m.blobs} {

@@ -29,7 +29,7 @@ func small(t *testing.T) []byte {
 	named.Annotations = map[string]string{ocispec.AnnotationRefName: "ghcr.io/coffee/shop/1"}
 	var out bytes.Buffer
 	w := airgap.NewWriter(&out)
-	require.NoError(t, w.Index([]ocispec.Descriptor{named}, nil))
+	require.NoError(t, w.Index([]ocispec.Descriptor{named}))
 	for _, b := range []bundle.Blob{index, manifest, config, layer} {
 		require.NoError(t, w.Blob(b.Descriptor, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Data)), nil }))
 	}

@@ -44,7 +44,7 @@ func (w *world) pack(leave func(d ocispec.Descriptor) bool, repositories ...stri
 	}
 	var out bytes.Buffer
 	a := airgap.NewWriter(&out)
-	require.NoError(w.t, a.Index(named, nil))
+	require.NoError(w.t, a.Index(named))
 	for _, b := range blobs {
 		require.NoError(w.t, a.Blob(b.Descriptor, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Data)), nil }))
 	}

@@ -159,13 +159,13 @@ func (p *Publication) Size(trees []digest.Digest) (int64, error) {
 		seen[d.Digest] = true
 		return before
 	})
-	return airgap.Size(p.named, nil, all)
+	return airgap.Size(p.named, all)
 }
 
 // Write writes the publication as an OCI layout in a tar, with the trees of these digests, which the hub has asked for.
 func (p *Publication) Write(ctx context.Context, w io.Writer, trees []digest.Digest) error {
 	out := airgap.NewWriter(w)
-	if err := out.Index(p.named, nil); err != nil {
+	if err := out.Index(p.named); err != nil {
 		return err
 	}
 	for _, b := range p.blobs {

@@ -246,15 +246,13 @@ func (n *named) describe() error {
 				streams = append(streams, oneLine(parts[1]+"/"+parts[2]))
 			}
 		}
-		allowed := oneLine(index.Annotations[airgap.AnnotationAllowExpired])
 		if c := p.Head.Contents(); c != nil {
 			platforms = append(platforms, fmt.Sprintf("%q", oneLine(c.Platform)))
 			if c.Site != "" {
 				sites = append(sites, oneLine(c.Site))
 			}
-			allowed = cmp.Or(oneLine(c.AllowExpired), allowed)
+			n.allowedExpired = cmp.Or(n.allowedExpired, oneLine(c.AllowExpired))
 		}
-		n.allowedExpired = cmp.Or(n.allowedExpired, allowed)
 	}
 	slices.Sort(streams)
 	slices.Sort(platforms)
@@ -302,7 +300,7 @@ func packed(w io.Writer, src *medium.Source) error {
 		return err
 	}
 	to := airgap.NewWriter(w)
-	if err := to.Index(from.Index().Manifests, from.Index().Annotations); err != nil {
+	if err := to.Index(from.Index().Manifests); err != nil {
 		return err
 	}
 	for {
