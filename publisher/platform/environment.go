@@ -45,6 +45,12 @@ func (l *loader) follow(ctx context.Context, src origin) (origin, error) {
 		if place, ok := l.below(ctx, src.place, e); ok {
 			l.beside = &origin{part: BasePart, place: src.place}
 			src.place, src.at, l.named = place, e.Position, true
+		} else if there := l.besides(ctx, src.place, e, environments); len(there) > 0 && !isPlaceOf(src.place, e) {
+			return src, &finding.Error{
+				Code: finding.CodeUnknownEnvironment, Position: e.Position,
+				Message: fmt.Sprintf("Environment %q is in folder %s, which is not in %s", e.Name, path.Clean(e.ControlPlane.Path), src.place),
+				Hint:    "environments with a folder there: " + strings.Join(there, ", "),
+			}
 		}
 		return src, nil
 	}
@@ -52,6 +58,16 @@ func (l *loader) follow(ctx context.Context, src origin) (origin, error) {
 		return src, l.noEnvironment(known)
 	}
 	return src, nil
+}
+
+// besides names the environments of e's branch that have a folder below root.
+func (l *loader) besides(ctx context.Context, root location, e scheduler.Environment, all []scheduler.Environment) (names []string) {
+	for _, o := range all {
+		if _, ok := l.below(ctx, root, o); ok && o.ControlPlane.Branch == e.ControlPlane.Branch {
+			names = append(names, o.Name)
+		}
+	}
+	return names
 }
 
 // below returns the folder of root that e names by its path, and reports whether it is one and not root itself.

@@ -335,6 +335,17 @@ func TestAMistypedEnvironmentIsRefused(t *testing.T) {
 	_, err = Load(t.Context(), Source{Platform: t.TempDir(), Environment: "dve"})
 	require.NoError(t, err, "nothing says which there are")
 
+	// Folders of one branch: what lies around them is none of the environments.
+	folder := func(name string) string {
+		return strings.ReplaceAll(environment(name), "path: .", "path: ./envs/"+name)
+	}
+	dir = gittest.WriteFiles(t, "", map[string]string{"all.yaml": folder("dev") + "---\n" + folder("prod"), "envs/dev/a.yaml": ""})
+	_, err = Load(t.Context(), Source{Platform: dir, Environment: "prod"})
+	require.ErrorContains(t, err, `all.yaml:`)
+	require.ErrorContains(t, err, `Environment "prod" is in folder envs/prod, which is not in `+dir+" (environments with a folder there: dev)")
+	_, err = Load(t.Context(), Source{Platform: dir, Environment: "dev"})
+	require.NoError(t, err)
+
 	// One that the default branch has is right, although the base is of a commit that did not have it yet.
 	repo := filepath.Join(t.TempDir(), "r.git")
 	old := gittest.CommitFiles(t, repo, "main", map[string]string{"dev.yaml": environment("dev")})

@@ -231,12 +231,20 @@ func (r *Repository) byFolder(e Environment, known []Environment) bool {
 	})
 }
 
+// lacks reports whether an environment should be a folder here, as others of its branch are, and is not.
+func (r *Repository) lacks(e Environment, known []Environment) bool {
+	if e.Path == "." || isFolder(filepath.Join(r.Dir, filepath.FromSlash(e.Path))) || r.Clone != nil && r.Clone.Branch() != e.Branch {
+		return false
+	}
+	return slices.ContainsFunc(known, func(o Environment) bool { return o.Repo == e.Repo && o.Branch == e.Branch && r.byFolder(o, known) })
+}
+
 // of returns the place of an environment: its folder here, the work tree with its branch, the branch in this repository,
 // or the place that its object names. A work tree with a branch that is nobody's, or with none, is the environment's if
 // it does not hold the whole platform: then somebody is at work on a change to it.
 func (r *Repository) of(e Environment, known []Environment) string {
 	switch {
-	case r.byFolder(e, known):
+	case r.byFolder(e, known), r.lacks(e, known): // reading it says what there is
 		return r.shown(r.Dir)
 	case r.Clone == nil:
 		return r.shown(filepath.Join(r.Dir, filepath.FromSlash(e.Path)))
