@@ -216,6 +216,8 @@ func TestPinWritesTheVersionOfAChartThatIsSettled(t *testing.T) {
 		require.Equal(t, "1.2.0", a.Version, version)
 		require.Equal(t, proved.String(), a.Pinned[0].Digest, version)
 	}
+	short, _ := s.push("org/app", "2.0", "no version in full", nil)
+	require.Regexp(t, `\n  version: "?2.0"?\n`, string(pinAt(`"2.0"`, sources.Source{Revision: short.String()}).Assignments[0].Files[1].Data))
 	require.Equal(t, []scheduler.Pinned{{
 		Type: string(bundle.ArtifactChart), Name: s.registry + "/org/app", Reference: "oci://" + s.registry + "/org/app:1.x", Digest: proved.String(), Version: "1.2.0",
 	}}, pinAt("1.x", sources.Source{Revision: proved.String(), Version: "1.2.0"}).Assignments[0].Taken, "the ledger says what a range came to")

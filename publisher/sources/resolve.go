@@ -463,6 +463,11 @@ func (r *Resolver) registry(ctx context.Context, s Source, found *Resolution) er
 		return err
 	}
 	found.Revision = desc.Digest.String()
+	if found.Version == "" && s.Semver != "" { // it may be a tag that is no version in full
+		if tagged, err := repo.Resolve(ctx, s.Semver); err == nil && tagged.Digest == desc.Digest {
+			found.Version = s.Semver
+		}
+	}
 	found.Annotated, found.Size, err = measure(ctx, repo, desc)
 	return err
 }
