@@ -34,6 +34,8 @@ type Admission struct {
 	// Waiting returns the workloads whose assignments keep the files that they have, each with what it waits for. Those that are in no
 	// release are left out. Rendered has what was read of each workload.
 	Waiting func(rendered map[ledger.Key]ledger.Revision) map[ledger.Key]string
+	// Override returns those of Waiting's answer that wait all the same: people may have let in what no proof can. Nil is all of them.
+	Override func(ctx context.Context, rendered map[ledger.Key]ledger.Revision, waiting map[ledger.Key]string) (map[ledger.Key]string, error)
 	// Decided returns the places of a rendered workload that the environment below does not read, and that it does not have like this: its
 	// team has decided on them, and nobody has proved them.
 	Decided func(ledger.Key, ledger.Revision) []string
@@ -142,6 +144,13 @@ func (p *publication) holdWaiting(ctx context.Context, result *scheduler.Result,
 	}
 	if a != nil {
 		p.unknowns.waiting = a.Waiting(rendered)
+		if a.Override != nil {
+			waiting, err := a.Override(ctx, rendered, p.unknowns.waiting)
+			if err != nil {
+				return nil, err
+			}
+			p.unknowns.waiting = waiting
+		}
 		maps.DeleteFunc(p.unknowns.waiting, func(k ledger.Key, _ string) bool { return p.isUnread(k.Registration) }) // which holds all of it
 	}
 	p.unknowns.undone = p.comingAgain(rendered, p.aimedRings(plans, record), last)

@@ -132,8 +132,9 @@ type Take struct {
 	// Waits says why something newer, which below has, does not come, or that below undid what it had last, or own what below does not have;
 	// empty if nothing waits.
 	Waits string `json:"waits,omitempty"`
-	// own are the revisions that rings of own have.
-	own []ledger.Revision
+	// own are the revisions that rings of own have. Alone is true if below does not have the workload, nor its removal.
+	own   []ledger.Revision
+	alone bool
 }
 
 // IsElsewhere reports whether the revision below was read at another commit than the one that own has, which may have something of own's
@@ -712,7 +713,7 @@ func (g *group) hold() {
 
 // take says what own takes of a workload. It returns false for one that own does not have and is not to get.
 func (d *decider) take(w *work) (Take, bool) {
-	t := Take{Key: w.Key, Open: d.Closed == "", Entry: w.mine, Unproved: w.unproved, own: w.rings}
+	t := Take{Key: w.Key, Open: d.Closed == "", Entry: w.mine, Unproved: w.unproved, own: w.rings, alone: len(w.candidates) == 0}
 	newest := w.comes()
 	byHand := w.asked && w.pick != nil && w.pick.overridden != "" // also where nothing new may come
 	for _, c := range w.candidates {

@@ -233,6 +233,26 @@ func (r *Reading) Waiting(rendered map[ledger.Key]ledger.Revision) map[ledger.Ke
 	return waiting
 }
 
+// Overridable reports whether no proof can let in what was rendered of a workload that waits, so that only people can: the environment below
+// does not have the workload, or it names artifacts that were not proved there.
+func (r *Reading) Overridable(k ledger.Key, made ledger.Revision) bool {
+	t := r.decision.Take(k)
+	unknown := func(t ledger.Target) bool { return t.ID == "" && (t.Path != "" || t.Source.Repo != "") }
+	switch {
+	case k.Registration != "" && made.Source.Repo == "", slices.ContainsFunc(made.Targets, unknown): // the revision does not say what it is
+		return false
+	case t == nil, t.alone:
+		return true
+	case t.Removed:
+		return false
+	case t.Kind == Proved:
+		return r.isOf(k, made, t.Proof.Source, t.Proof.Object, t.Proof.Targets, t.Entry)
+	case t.Kind == Admitted:
+		return r.isOf(k, made, t.Entry.Source, t.Entry.Object, t.Entry.Targets, t.Entry)
+	}
+	return false
+}
+
 // waits returns why a workload keeps its files; empty if it may be published as it was rendered.
 func (r *Reading) waits(k ledger.Key, made ledger.Revision) string {
 	t := r.decision.Take(k)

@@ -112,6 +112,45 @@ func TestTheNextChangeOfProdsOwnComesAfterAnUndo(t *testing.T) {
 	require.Empty(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: next}))
 }
 
+// People let in what no proof can, by its revision.
+func TestWhatOnlyPeopleCanLetIn(t *testing.T) {
+	lone, hotfix := ledger.Key{Registration: "shop", Workload: "new"}, func(r *ledger.Revision) { r.Artifacts[0].Digest = digest.FromString("hotfix").String() }
+	for _, c := range []struct {
+		name   string
+		change func(*situation)
+		of     ledger.Key
+		made   ledger.Revision
+		want   bool
+	}{
+		{"a workload that stage does not have", func(*situation) {}, lone, made("1.0"), true},
+		{"one of a plain folder, which has no ID", func(*situation) {}, lone, made("1.0", func(r *ledger.Revision) {
+			r.Source, r.Targets[0].Source, r.Targets[0].ID = ledger.Source{}, ledger.Source{}, ""
+		}), false},
+		{"one of the platform in a plain folder", func(*situation) {}, ledger.Key{Workload: "new"}, made("1.0", func(r *ledger.Revision) {
+			r.Source, r.Targets[0].Source, r.Targets[0].ID = ledger.Source{}, ledger.Source{}, ""
+		}), false},
+		{"one that follows a branch", func(*situation) {}, lone, made("1.0", func(r *ledger.Revision) { r.Targets[0].ID = "" }), false},
+		{"an image that stage has not proved", func(*situation) {}, cart, made("2.0", hotfix), true},
+		{"the same beside what prod has", func(s *situation) { s.stay().Since = ago(1) }, cart, made("1.0", hotfix), true},
+		{"what stage has and has not proved yet", func(s *situation) { s.stay().Since = ago(1) }, cart, made("2.0"), false},
+		{"what prod has of stage, with a base commit that stage has not run it with", func(s *situation) { s.BaseCommit, s.count = "b2", nil }, cart, made("1.0"), false},
+		{"what prod alone has, with another base commit", func(s *situation) { s.BaseCommit, s.stage = "b2", nil }, cart, made("1.0"), true},
+		{"the next revision of what prod alone has", func(s *situation) { s.stage = nil }, cart, made("1.0", func(r *ledger.Revision) { r.Targets[0].ID = "next" }), true},
+	} {
+		s := usual()
+		c.change(s)
+		q := s.Question
+		q.Own.Workloads = []ledger.Workload{*s.prod}
+		if s.stage != nil {
+			q.Below.Workloads = []ledger.Workload{*s.stage}
+		}
+		if s.count != nil {
+			q.Counts = map[ledger.Key]content.Count{cart: *s.count}
+		}
+		require.Equal(t, c.want, content.Decide(q).Reading(q).Overridable(c.of, c.made), c.name)
+	}
+}
+
 // A force-push has removed the commit that stage has proved, so the head was read.
 func TestTheHeadInPlaceOfAProvedCommitIsTakenIfAllOfItIsKnown(t *testing.T) {
 	const waits = "cart waits: commit commit  is gone from main of https://git.example/shop, which has other content now"

@@ -70,6 +70,8 @@ type Entry struct {
 	record digest.Digest // its own
 	issued time.Time     // when that was
 	rings  []string      // of that, narrowest first
+
+	overridden map[ledger.Key]override // of what was rendered
 }
 
 // Entry decides which content may enter the environment of a policy. It is nil if the policy does not hold content, or no environment is
@@ -131,6 +133,9 @@ func (e *Entry) Stands(ctx context.Context) (bool, error) {
 	q := e.asked
 	q.Decisions, q.Again = nil, time.Time{}
 	now := e.facts.Anew()
+	if stands, err := e.stillOverridden(ctx, now); !stands || err != nil {
+		return false, err
+	}
 	if err := now.aboutContent(ctx, &q, e.name); err != nil {
 		return false, err
 	}
@@ -458,7 +463,7 @@ func (e *Entry) Admission() *publisher.Admission {
 		}
 	}
 	return &publisher.Admission{
-		Record: e.record, IsKnown: e.known, Below: e.ask.Policy.Below(), Waits: waits, Moves: moves, Waiting: e.Waiting, Decided: e.Decided, Proofs: e.Decision.Proofs, Stands: e.Stands,
+		Record: e.record, IsKnown: e.known, Below: e.ask.Policy.Below(), Waits: waits, Moves: moves, Waiting: e.Waiting, Override: e.Override, Decided: e.Decided, Proofs: e.Decision.Proofs, Stands: e.Stands,
 		From: func(k ledger.Key, made ledger.Revision) (from ledger.From, unproved string) {
 			t := e.Decision.Take(k)
 			c := e.Decision.Check(made, k)
@@ -466,10 +471,13 @@ func (e *Entry) Admission() *publisher.Admission {
 			case c.From != nil:
 				from = ledger.From{Environment: e.ask.Policy.Below(), Revision: c.From.Revision, Record: c.From.Record}
 				if t.Proof != nil && c.From == t.Proof && t.Overridden != "" {
-					unproved = "overridden by " + t.Overridden
+					unproved = OverriddenBy + t.Overridden
 				}
 			case t != nil && t.Unproved:
 				unproved = e.ask.Unproved
+			}
+			if o, is := e.overridden[k]; is && o.revision == made.Revision {
+				unproved = OverriddenBy + o.by
 			}
 			return from, unproved
 		},

@@ -70,18 +70,23 @@ func (f *Facts) Ledger(ctx context.Context, platform, environment string) (*ledg
 // decided reads the decisions about the environment of a policy, with those about these revisions of the environment below, and returns
 // who may decide there.
 func (f *Facts) decided(ctx context.Context, policy promotion.Policy, platform string, about []content.Subject) ([]decisions.Found, decisions.Trust, error) {
+	return f.decidedOf(ctx, policy, platform, policy.Below(), about)
+}
+
+// decidedOf is decided for revisions of the environment from.
+func (f *Facts) decidedOf(ctx context.Context, policy promotion.Policy, platform, from string, about []content.Subject) ([]decisions.Found, decisions.Trust, error) {
 	trust := decisions.Trust{Platform: cmp.Or(platform, publisher.DefaultPlatform), Policy: policy, Releases: f.Signers, Now: f.Now().UTC()}
 	var workloads []bundle.DecisionWorkload
 	for _, s := range about {
 		workloads = append(workloads, s.Decides())
 	}
-	from, err := once(f.seen, func(s *seen) map[seenKey]*decisions.Reader { return s.decisions }, seenKey{environment: policy.Environment}, func() (*decisions.Reader, error) {
+	reader, err := once(f.seen, func(s *seen) map[seenKey]*decisions.Reader { return s.decisions }, seenKey{environment: policy.Environment}, func() (*decisions.Reader, error) {
 		return decisions.NewReader(f.Location, f.Options, policy.Environment, f.Warn), nil
 	})
 	if err != nil {
 		return nil, trust, err
 	}
-	found, err := from.About(ctx, trust, policy.Below(), workloads)
+	found, err := reader.About(ctx, trust, from, workloads)
 	for _, read := range f.Decisions {
 		if err != nil {
 			break

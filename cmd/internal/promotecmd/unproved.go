@@ -1,6 +1,7 @@
 package promotecmd
 
 import (
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func (f *subject) unproved(cmd *cobra.Command) ([]decisions.Listed, error) {
 	for _, w := range l.Workloads {
 		for _, r := range w.Revisions {
 			for _, stay := range r.In {
-				if stay.Unproved != "" && stay.From == (ledger.From{}) {
+				if stay.Unproved != "" && stay.From == (ledger.From{}) && !strings.HasPrefix(stay.Unproved, facts.OverriddenBy) {
 					add(bundle.Decision{
 						Workload: bundle.DecisionWorkload{Registration: w.Registration, Name: w.Workload, Revision: r.Revision},
 						Ring:     stay.Ring, Reason: stay.Unproved, IssuedAt: stay.Since,

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -117,29 +118,52 @@ func (d *deciding) aboutWorkload(cmd *cobra.Command, said *bundle.Decision) (wha
 	if err != nil {
 		return "", nil, new(env.Gates).Failure(err, from)
 	}
-	t, err := e.Take(d.workload)
-	if err != nil {
-		return "", nil, cli.Fail(cli.Usage, err, "wherry plan shows what waits")
-	}
-	next, err := d.newer(t)
-	if err != nil {
-		return "", nil, err
-	}
 	d.trust.Platform = cmp.Or(d.platform, publisher.DefaultPlatform)
 	said.Platform, said.Environment, said.From = d.trust.Platform, d.policy.Environment, d.policy.Below()
-	said.Workload = content.Subject{Key: t.Key, Revision: next.Revision}.Decides()
-	what = t.Key.String()
-	if next.Removal {
-		what = "the removal of " + what
+	t, err := e.Take(d.workload)
+	if own, is := d.ownRevision(t); is {
+		said.From, said.Workload = d.policy.Environment, own.Decides()
+		what = show.Line(fmt.Sprintf("%s (%s)", own.Key, shortRevision(own.Revision)))
+		cmd.PrintErrf("%s of %s itself, which %s does not have\n", what, d.policy.Environment, d.policy.Below())
 	} else {
-		what = strings.TrimSpace(what+" "+next.Version) + " (" + shortRevision(next.Revision) + ")"
+		if err != nil {
+			return "", nil, cli.Fail(cli.Usage, err, "wherry plan shows what waits")
+		}
+		next, err := d.newer(t)
+		if err != nil {
+			return "", nil, err
+		}
+		said.Workload = content.Subject{Key: t.Key, Revision: next.Revision}.Decides()
+		what = t.Key.String()
+		if next.Removal {
+			what = "the removal of " + what
+		} else {
+			what = strings.TrimSpace(what+" "+next.Version) + " (" + shortRevision(next.Revision) + ")"
+		}
+		what = show.Line(what)
+		d.showWorkload(cmd, what, next)
 	}
-	what = show.Line(what)
-	d.showWorkload(cmd, what, next)
 	found, err = d.found(cmd, func(ctx context.Context, loc oci.Location, opts oci.Options, _ string, warn func(string, ...any)) ([]decisions.Found, error) {
 		return decisions.ReadAbout(ctx, loc, opts, d.trust, said.From, []bundle.DecisionWorkload{said.Workload}, warn)
 	})
 	return what, found, err
+}
+
+// ownRevision returns what the environment alone has, if --revision names it in full, as wherry plan does: no ledger has it yet.
+func (d *deciding) ownRevision(t *content.Take) (content.Subject, bool) {
+	revision := digest.NewDigestFromEncoded(digest.SHA256, strings.ToLower(d.revision))
+	if revision.Validate() != nil || t != nil && (t.Own != nil && t.Own.Revision == revision || slices.ContainsFunc(t.Newer, func(n content.Newer) bool { return n.Revision == revision })) {
+		return content.Subject{}, false
+	}
+	s := content.Subject{Revision: revision}
+	if t != nil {
+		s.Key = t.Key
+	} else if registration, name, is := strings.Cut(d.workload, "/"); is {
+		s.Key = ledger.Key{Registration: registration, Workload: name}
+	} else {
+		s.Key.Workload = d.workload
+	}
+	return s, true
 }
 
 // newer returns what is decided about: the newest that the environment does not have, else what it has if its files stay, or that of --revision.

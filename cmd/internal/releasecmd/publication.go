@@ -177,6 +177,9 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 		if errors.Is(err, publisher.ErrUnproved) {
 			return nil, refusal(err)
 		}
+		if no := (*facts.NotOverriddenError)(nil); errors.As(err, &no) {
+			return nil, cli.Fail(cli.Denied, no, no.Command())
+		}
 		return nil, failure.At(err, p.To)
 	}
 	if p.Print != nil {
