@@ -77,6 +77,8 @@ type WorkloadCount struct {
 	Required ContentCount `json:"required"`
 	// Failing names failed clusters, sorted, at most five.
 	Failing []string `json:"failing,omitempty"`
+	// LastSeen is the newest report of an unknown cluster; zero if none of them has reported.
+	LastSeen time.Time `json:"lastSeen,omitzero"`
 }
 
 // ContentCount counts clusters.
@@ -284,6 +286,9 @@ func (c *contentCounter) add(r *row) {
 		quiet: !r.reports(), quarantined: r.reported && c.m.texts[r.reason] == reasonQuarantined, required: c.required.matches(r.cluster),
 		silent: (&rolloutCount{m: c.m, asked: RolloutQuery{MaxReportAge: c.q.MaxReportAge}}).unheard(r),
 	}
+	if kind.silent && r.reported && !kind.quiet {
+		c.noteSilent(r, t)
+	}
 	c.look(r, t)
 	late := r.added >= t.earliest // for some of the workloads, maybe
 	if late {
@@ -321,6 +326,16 @@ func (c *contentCounter) add(r *row) {
 		of.touched = false
 		for j := of.first; j < of.end; j++ {
 			t.items[j].reported = nil
+		}
+	}
+}
+
+// noteSilent notes when a cluster reported that is unknown now.
+func (c *contentCounter) noteSilent(r *row, t *typeContent) {
+	at := time.UnixMilli(r.lastSeen).UTC()
+	for i := range t.workloads {
+		if of := t.workloads[i].at; r.added < c.before[of] && at.After(c.counts[of].LastSeen) {
+			c.counts[of].LastSeen = at
 		}
 	}
 }

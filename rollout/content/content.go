@@ -604,7 +604,11 @@ func (d *decider) numbers(c *candidate) (why []string) {
 		return append(why, fmt.Sprintf("no cluster of %s that was registered before %s has it", below, c.stay.Since.UTC().Format(time.RFC3339)))
 	}
 	if r, m := v.Rule(gate.RuleReported), v.Rule(gate.RuleCompliant); r.Result != gate.Pass || m.Result != gate.Pass || soak.Result != gate.Pass {
-		why = append(why, fmt.Sprintf("%d of %d clusters", v.Cohort.Compliant, v.Cohort.Clusters))
+		text := fmt.Sprintf("%d of %d clusters", v.Cohort.Compliant, v.Cohort.Clusters)
+		if r.Result != gate.Pass {
+			text += v.Cohort.TooOld(d.Policy.Gate.MaxReportAge, d.Now)
+		}
+		why = append(why, text)
 	}
 	for _, name := range []string{gate.RuleFailed, gate.RuleQuarantine} {
 		if r := v.Rule(name); r.Result != gate.Pass {

@@ -195,6 +195,10 @@ func TestDecide(t *testing.T) {
 		{"a time ahead of the clock, without a soak", func(s *situation) { s.stay().Since, s.Policy.Gate.Soak = now.Add(time.Hour), 0 }, content.Admitted, "cart 2.0 waits for stage: its time is ahead of the clock"},
 		{"an old proof outlives silence", func(s *situation) { s.count.Cohort = counted(0, 2); s.prod.Proofs = []ledger.Proof{proofOf("2.0", 10)} }, content.Proved, ""},
 		{"silence", func(s *situation) { s.count.Cohort = counted(0, 2) }, content.Admitted, "cart 2.0 waits for stage: 0 of 2 clusters"},
+		{"the reports are too old", func(s *situation) {
+			s.count.Cohort = counted(0, 2)
+			s.count.Open = []gate.Cluster{{Verdict: "unknown", LastSeen: ago(170)}}
+		}, content.Admitted, "cart 2.0 waits for stage: 0 of 2 clusters, a cluster reported 7d2h ago, which counts for 24h"},
 		{"no cluster is no proof", func(s *situation) { s.count.Cohort, s.Policy.Gate.AllowEmptyCohort = gate.Cohort{}, true }, content.Admitted, "cart 2.0 waits for stage: no cluster of stage that was registered before 2026-11-23T02:00:00Z has it"},
 		{"a workload that was not counted", func(s *situation) { s.Counts, s.count = map[ledger.Key]content.Count{}, nil }, content.Admitted, "cart 2.0 waits for stage: no cluster of stage that was registered before 2026-11-23T02:00:00Z has it"},
 		{"nobody counted", func(s *situation) { s.count = nil }, content.Admitted, "cart 2.0 waits for stage: the clusters of stage were not counted"},

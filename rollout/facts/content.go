@@ -307,6 +307,9 @@ func (f *Facts) countContent(ctx context.Context, h *History, record digest.Dige
 	counts := map[ledger.Key]content.Count{}
 	for _, w := range answer.Workloads {
 		one := content.Count{Cohort: f.cohort(w.ContentCount, answer, w.Failing)}
+		if !w.LastSeen.IsZero() {
+			one.Open = append(one.Open, gate.Cluster{Verdict: fleet.VerdictUnknown, LastSeen: w.LastSeen})
+		}
 		if g.Required != nil {
 			required := f.cohort(w.Required, answer, nil)
 			one.Required = &required

@@ -406,6 +406,16 @@ func TestADecisionAboutAWorkloadThatAHubHasComesToTheRegistry(t *testing.T) {
 	require.Empty(t, c.warnings)
 }
 
+func TestAProofThatIsTooOldSaysItsAge(t *testing.T) {
+	t.Parallel()
+	c := ready(t)
+	c.dev(false)
+	c.now = c.now.Add(7 * 24 * time.Hour)
+	e, err := c.entry("")
+	require.NoError(t, err)
+	require.Contains(t, e.Decision.Take(cartKey).Waits, "0 of 1 clusters, a cluster reported 7d1h ago, which counts for 24h")
+}
+
 func TestWhoHasToOverrideFirst(t *testing.T) {
 	t.Parallel()
 	takes := []content.Take{

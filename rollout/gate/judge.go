@@ -174,23 +174,23 @@ func (j judge) reported() Rule {
 		r.Change = "there has to be a cluster that reports"
 	}
 	if r.Result == Wait {
-		r.Has += j.tooOld()
+		r.Has += j.Cohort.TooOld(j.Gate.MaxReportAge, j.now)
 	}
 	return r
 }
 
-// tooOld says how old the newest report is that is too old to count; empty if none is.
-func (j judge) tooOld() string {
+// TooOld says, after a comma, how old the newest report is that is too old to count, which it is after maxAge; empty if none is.
+func (c Cohort) TooOld(maxAge time.Duration, now time.Time) string {
 	var newest Cluster
-	for _, c := range j.Cohort.Open {
+	for _, c := range c.Open {
 		if c.Verdict == "unknown" && c.LastSeen.After(newest.LastSeen) {
 			newest = c
 		}
 	}
-	if newest.LastSeen.IsZero() || j.Gate.MaxReportAge <= 0 {
+	if newest.LastSeen.IsZero() || maxAge <= 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %s reported %s ago, which counts for %s", cmp.Or(newest.Name, newest.UID), length(j.now.Sub(newest.LastSeen).Truncate(time.Minute)), length(j.Gate.MaxReportAge))
+	return fmt.Sprintf(", %s reported %s ago, which counts for %s", cmp.Or(newest.Name, newest.UID, "a cluster"), length(now.Sub(newest.LastSeen).Truncate(time.Minute)), length(maxAge))
 }
 
 func (j judge) compliant() Rule {

@@ -211,6 +211,9 @@ func (w *contents) count() fleet.Content {
 				switch {
 				case judged.Sub(s.reports[0].OccurredAt) > w.asked.MaxReportAge:
 					n.Unknown++
+					if at := s.reports[0].OccurredAt; i == 0 && at.After(c.LastSeen) {
+						c.LastSeen = at
+					}
 				case failed:
 					n.Failed++
 					if i == 0 && n.Failed <= 5 {
