@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/env"
@@ -249,7 +250,7 @@ func (w *watching) advance(ctx context.Context, cmd *cobra.Command, t *watch.Tur
 		}
 		var policy promotion.Policy
 		if err == nil {
-			policy, err = policyNow(ctx, w.promoter.Source, e.source)
+			policy, err = w.policyNow(ctx, e.source, record)
 		}
 		if err != nil {
 			t.Fail(fmt.Errorf("%s: %w", e.name, err))
@@ -274,14 +275,15 @@ func (w *watching) advance(ctx context.Context, cmd *cobra.Command, t *watch.Tur
 	return nil
 }
 
-// policyNow reads the policy that an environment has after the pass, which may have brought it another one.
-func policyNow(ctx context.Context, source platform.Source, name string) (promotion.Policy, error) {
+// policyNow reads the policy that judges in an environment after the pass, which may have brought it another one.
+func (w *watching) policyNow(ctx context.Context, name string, record *bundle.EnvironmentRecord) (promotion.Policy, error) {
+	source := w.promoter.Source
 	source.Environment = name
 	loaded, err := platform.LoadPlatform(ctx, source)
 	if err != nil {
 		return promotion.Policy{}, err
 	}
-	return loaded.Model.Promotion()
+	return w.facts.PolicyNow(ctx, source, loaded, record)
 }
 
 // readChain finds the environments that are in the chain and the first of it, and notes what is to be followed.

@@ -588,6 +588,35 @@ func TestTheGateOfAWorkloadSaysWhatPublishingDoes(t *testing.T) {
 	})
 }
 
+// A commit that waits for its gate brings no laxer gate for rings either.
+func TestAPinThatWaitsDoesNotJudgeRings(t *testing.T) {
+	t.Parallel()
+	policy := "  environments: [{name: prod, rings: [canary, stable], ringGate: {allowEmptyCohort: true, soak: %s}, gate: {minReported: 100}}]\n"
+	w := newWorld(t, onDisk, fmt.Sprintf(policy, "9w"), "dev", "prod")
+	w.embed("dev", "prod")
+	w.addCluster("plant-1", `""`, time.Time{})
+	has := func() []string { return []string{w.delivered("prod", "canary"), w.delivered("prod", "stable")} }
+	w.bubble(func() {
+		w.must("publish", w.repo, "-e", "dev", "--to", w.to.String(), "--key", w.path("release.key"))
+		w.must("publish", w.repo, "-e", "prod", "--to", w.to.String(), "--key", w.path("release.key"), "--unproved", "the first time")
+		w.watch(w.promote())
+		w.deliver("two")
+		w.pass(6 * time.Minute)
+		w.runs("plant-1")
+		w.pass(6 * time.Minute)
+		require.Equal(w.t, []string{"two", "one"}, has())
+		w.Commit("main", "promotion.yaml", "apiVersion: wherry.dev/v1alpha1\nkind: PromotionPolicy\nmetadata: {name: edge}\nspec:\n  chain: [dev, prod]\n"+fmt.Sprintf(policy, "1m"))
+		w.push("lax")
+		w.pass(6 * time.Minute)
+		require.Equal(w.t, "lax", w.has("dev"))
+		old := w.RunGit("show", "prod:base-repo.yaml")
+		w.Commit("prod", "base-repo.yaml", regexp.MustCompile(`commit: [0-9a-f]+`).ReplaceAllString(old, "commit: "+w.full("lax")))
+		w.pass(18 * time.Minute)
+		require.NotEqual(w.t, "lax", w.has("prod"))
+		require.Equal(w.t, []string{"two", "one"}, has())
+	})
+}
+
 // What was undone is in the status of each environment, of the first one too, and of one that holds no content.
 func TestTheStatusSaysWhatWasUndone(t *testing.T) {
 	t.Parallel()

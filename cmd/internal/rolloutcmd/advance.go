@@ -157,13 +157,24 @@ func (a *advancing) facts(cmd *cobra.Command, place string) (*facts.Facts, advan
 		return nil, nil, failure.Input(err)
 	}
 	a.Source.Environment, a.followed = policy.Environment, loaded.Followed
-	a.options.Environment, a.options.Rings = policy.Environment, policy.Rings
+	a.options.Environment = policy.Environment
 	from := &facts.Facts{
 		Location: a.Location, Options: a.Registry.Options(), Signers: a.Trusted, Platform: loaded.Model.PlatformName(),
 		Clusters: func(context.Context, string) ([]scheduler.Cluster, error) { return loaded.Model.Clusters(), nil }, // a ring is judged in its own environment
 		Warn:     func(format string, args ...any) { cmd.PrintErrf("note: "+format+"\n", args...) }, Now: time.Now, Carry: true,
 	}
-	return from, from.RingGate(map[string]promotion.Policy{policy.Environment: policy}), a.Complete(cmd, from)
+	if err := a.Complete(cmd, from); err != nil {
+		return nil, nil, err
+	}
+	record, err := from.Record(cmd.Context(), from.Platform, policy.Environment)
+	if err != nil {
+		return nil, nil, a.Failure(err, from)
+	}
+	if policy, err = from.PolicyNow(cmd.Context(), source, loaded, record); err != nil {
+		return nil, nil, failure.Input(err)
+	}
+	a.options.Rings = policy.Rings
+	return from, from.RingGate(map[string]promotion.Policy{policy.Environment: policy}), nil
 }
 
 func stepsTable(w io.Writer, done *advance.Done) {
