@@ -153,6 +153,8 @@ type Promoter struct {
 	// Source is where the platform is read from: as a URL, the path of a bare repository, or a folder that no remote repository
 	// stands behind; see [Remote]. Environment, Bases and Clone are not used.
 	Source platform.Source
+	// Loaded has environments by name as they were just read from Source. Each is taken for the first look at it; may be nil.
+	Loaded map[string]*platform.Loaded
 	// Judge asks the gate.
 	Judge func(ctx context.Context, q Question) (gate.Verdict, error)
 	// Record returns the newest verified record of an environment; nil if it has never been published. The name of the platform is
@@ -264,7 +266,10 @@ func (p *Promoter) targets(ctx context.Context, o Options) ([]string, error) {
 	var failed []error
 	chained, based := false, false
 	for _, s := range sources {
-		loaded, err := platform.LoadPlatform(ctx, p.source(s.Environment))
+		loaded, err := p.Loaded[s.Environment], error(nil)
+		if loaded == nil {
+			loaded, err = platform.LoadPlatform(ctx, p.source(s.Environment))
+		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", s.Environment, err))
 			found = append(found, place{s.Environment, len(sources)}) // its result has the error

@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/e2e/doubles/forgetest"
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/outgit"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/rollout/gate"
 )
 
@@ -289,6 +290,33 @@ func TestARunThatIsKilledAtAnyStepIsCompletedByTheNext(t *testing.T) {
 				previous = next
 			}
 		})
+	}
+}
+
+// An environment that somebody has just read is not read again, unless its branch has moved since.
+func TestAnEnvironmentIsReadOnceUnlessItMoves(t *testing.T) {
+	t.Parallel()
+	for moves, reads := range map[bool]int{false: 0, true: 1} {
+		w := newWorld(t)
+		w.deploy("dev", w.push("one"))
+		p := w.promoter()
+		loaded, err := platform.LoadPlatform(t.Context(), p.source("stage"))
+		require.NoError(t, err)
+		p.Loaded = map[string]*platform.Loaded{"stage": loaded}
+		if moves {
+			w.forge.Commit("stage", "README.md", "somebody else's")
+		}
+		w.steps = nil
+		done, err := p.Pass(t.Context(), Options{To: "stage", Now: w.now})
+		require.NoError(t, err)
+		require.Equal(t, Promoted, done.Results[0].State, done.Results[0].Reason)
+		loads := 0
+		for _, step := range w.steps {
+			if step == "load" {
+				loads++
+			}
+		}
+		require.Equal(t, reads, loads, w.steps)
 	}
 }
 

@@ -88,11 +88,15 @@ func (v *visit) next(ctx context.Context) error {
 
 // load reads the environment as it is now.
 func (v *visit) load(ctx context.Context) (err error) {
-	if err := v.at("load"); err != nil {
-		return err
-	}
-	if v.target, err = platform.LoadPlatform(ctx, v.source(v.result.Environment)); err != nil {
-		return err
+	if v.target = v.Loaded[v.result.Environment]; v.target != nil {
+		delete(v.Loaded, v.result.Environment) // if it has moved since, it is read anew
+	} else {
+		if err := v.at("load"); err != nil {
+			return err
+		}
+		if v.target, err = platform.LoadPlatform(ctx, v.source(v.result.Environment)); err != nil {
+			return err
+		}
 	}
 	if v.record, err = v.Record(ctx, v.target.Model.PlatformName(), v.result.Environment); err != nil {
 		return err

@@ -302,13 +302,16 @@ func (w *watching) readChain(ctx context.Context) error {
 			names = append(names, e.Environment)
 		}
 	}
-	w.first, w.chain = "", nil
+	w.first, w.chain, w.promoter.Loaded = "", nil, map[string]*platform.Loaded{}
 	for _, name := range names {
 		source := w.promoter.Source
-		source.Environment = name
+		source.Environment, source.Bases, source.Clone, source.Commit = name, nil, nil, ""
 		loaded, err := platform.Load(ctx, source)
 		if err != nil {
 			continue // the pass says so
+		}
+		if name != "" {
+			w.promoter.Loaded[name] = loaded
 		}
 		w.followed.Add(loaded.Followed)
 		for _, b := range loaded.Model.BaseRepos() {
