@@ -29,7 +29,7 @@ func TestFleetPage(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
 	require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
-	for _, want := range []string{"a-good", "failed", "stale</span> <span class=\"note\">was compliant", "never reported", "never", "3h ago"} {
+	for _, want := range []string{"a-good", "failed", "silent</span> <span class=\"note\">was compliant", "never reported", "never", "3h ago"} {
 		require.Contains(t, w.Body.String(), want)
 	}
 	require.NotContains(t, w.Body.String(), "rel=\"next\"")

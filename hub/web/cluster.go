@@ -82,6 +82,18 @@ func showCluster(r *http.Request, f *frame, from Answers) (any, int, error) {
 	return page, http.StatusOK, nil
 }
 
+// clockAhead is how far a clock has to be ahead to be shown. One that is behind looks like a report that was long on its way.
+const clockAhead = 5 * time.Minute
+
+// ClockAhead returns how far the clock of the cluster is ahead, as of its newest report; empty if it is not.
+func (p *clusterPage) ClockAhead() string {
+	ahead := p.Cluster.Proof.OccurredAt.Sub(p.Cluster.Proof.ReceivedAt)
+	if p.Cluster.Proof.ReceivedAt.IsZero() || ahead < clockAhead {
+		return ""
+	}
+	return bundle.Age(ahead)
+}
+
 // wanted returns the versions of a cluster's desired release, by assignment; none if the hub lacks what it has.
 func wanted(ctx context.Context, from Answers, c *fleet.Cluster, at time.Time) (map[string]string, error) {
 	if c.Desired == nil || c.Desired.Release == nil {

@@ -55,19 +55,21 @@ type environment struct {
 // gateTo is a gate as people see it.
 type gateTo struct {
 	store.JudgedGate
-	To, Text string // where it leads to, and why it does not pass
+	To       string   // where it leads to
+	Missing  []string // the rules that do not pass
+	Text     string   // the same in words
 	JudgedAt time.Time
 	Old      bool
 }
 
 func newGateTo(j *fleet.Judged, g store.JudgedGate, to string) gateTo {
-	var why []string
+	var missing, why []string
 	for _, r := range g.Rules {
 		if r.Result != store.GatePasses {
-			why = append(why, ruleText(r))
+			missing, why = append(missing, r.Rule), append(why, ruleText(r))
 		}
 	}
-	return gateTo{g, to, strings.Join(why, "; "), j.JudgedAt, j.Old}
+	return gateTo{g, to, missing, strings.Join(why, "; "), j.JudgedAt, j.Old}
 }
 
 // ruleText returns a rule with what it has and wants.

@@ -1,6 +1,8 @@
 package web_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -105,6 +107,7 @@ func TestThePageOfACluster(t *testing.T) {
 	} {
 		require.Contains(t, page, want)
 	}
+	require.NotRegexp(t, `href="/deployments\?[^"]*state=`, page, "those are the failures of all clusters")
 	then := get(t, h, found[1]+"?asOf=12h", "")
 	require.Contains(t, then, "compliant</span> for")
 	require.NotContains(t, then, "DeadlineExceeded")
@@ -239,9 +242,9 @@ func TestGatesAndWhatWaitsAreOnPages(t *testing.T) {
 	h := open(t, 60)
 	anna := as(t, h, "anna", access.Approver, store.AccessScope{})
 	for want, page := range map[string]string{
-		`→ stage: <span class="look wait"><span aria-hidden="true">○</span> waits</span> <span class="note">compliant 3 of 6, wants at least 80 %; soak 35m to go, wants 1h; approvals 0, wants 1 of leads: anna, ben, dora</span>`: anna.get("/"),
-		`→ ring stable: <span class="look bad"><span aria-hidden="true">●</span> fails</span>`:                                                                                                                                      anna.get("/"),
-		`>stage waits for approvals</a> <p class="message">approvals 0, wants 1 of leads: anna, ben, dora</p> <a class="button" href="/environments/stage/approve?platform=coffee">Approve</a>`:                                     anna.get("/"),
+		`→ stage: <span class="look wait"><span aria-hidden="true">○</span> waits</span> <span class="note" title="compliant 3 of 6, wants at least 80 %; soak 35m to go, wants 1h; approvals 0, wants 1 of leads: anna, ben, dora">compliant, soak, approvals</span>`: anna.get("/"),
+		`→ ring stable: <span class="look bad"><span aria-hidden="true">●</span> fails</span>`:                                                                                                  anna.get("/"),
+		`>stage waits for approvals</a> <p class="message">approvals 0, wants 1 of leads: anna, ben, dora</p> <a class="button" href="/environments/stage/approve?platform=coffee">Approve</a>`: anna.get("/"),
 		`>1 workload waits</a>`: anna.get("/"),
 		`<th scope="row"><span class="note">payments/</span>till</th>`:                   anna.get("/environments/stage"),
 		"till waits for the commit of dev":                                               anna.get("/environments/stage"),
@@ -334,5 +337,28 @@ func TestAPageAboutNowIsMarkedWhenSomethingChanges(t *testing.T) {
 	}
 	for _, path := range []string{"/clusters?asOf=24h", "/search?q=web"} {
 		require.NotContains(t, get(t, h, path, ""), "live.js", path)
+	}
+
+	// What a judge posts marks the pages that show it.
+	pages := map[string]bool{"/": true, "/environments/prod": true, "/clusters?type=store": false}
+	streams := map[string]string{}
+	for path := range pages {
+		streams[path] = regexp.MustCompile(`data-stream="([^"]*)"`).FindStringSubmatch(get(t, h, path, ""))[1]
+	}
+	secret, _, err := h.Access().Create(t.Context(), access.Request{Name: "ci", Role: access.Publisher})
+	require.NoError(t, err)
+	body, err := json.Marshal(store.Promotion{Platform: "coffee", JudgedAt: now.Add(time.Second), NextLook: now.Add(time.Minute), Chain: []store.JudgedEnvironment{{Environment: "prod"}}})
+	require.NoError(t, err)
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPut, "/v1/promotion", bytes.NewReader(body))
+	r.Header.Set("Authorization", "Bearer "+secret.Reveal())
+	h.Handler().ServeHTTP(w, r)
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	script := httptest.NewRecorder()
+	h.Handler().ServeHTTP(script, httptest.NewRequest(http.MethodGet, "/live.js", nil))
+	require.Contains(t, script.Body.String(), `"promotion"`)
+	for path, marked := range pages {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, strings.ReplaceAll(streams[path], "&amp;", "&")+"&follow=false", nil)
+		h.Handler().ServeHTTP(w, r)
+		require.Equal(t, marked, strings.Contains(w.Body.String(), "event: promotion"), "%s: %s", path, w.Body)
 	}
 }

@@ -284,3 +284,12 @@ func TestAWorkloadThatCameWithoutAProofIsNamed(t *testing.T) {
 	}}}
 	require.Equal(t, []unproved{{"shop/till", "2.0.0", "canary", "overridden by ben", epoch}}, unprovedIn(l))
 }
+
+func TestAClockThatIsAheadIsShown(t *testing.T) {
+	for ahead, want := range map[time.Duration]string{-48 * time.Hour: "", time.Minute: "", 50 * time.Hour: "2d"} {
+		p := &clusterPage{}
+		require.Empty(t, p.ClockAhead(), "it never reported")
+		p.Cluster.Proof = store.Proof{ReceivedAt: epoch, OccurredAt: epoch.Add(ahead)}
+		require.Equal(t, want, p.ClockAhead())
+	}
+}
