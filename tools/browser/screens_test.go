@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,4 +85,23 @@ func TestScreens(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The longest name that a token may have is cut, and the header of a wide screen stays in one line.
+func TestALongNameFitsTheHeader(t *testing.T) {
+	folder := t.TempDir()
+	hub := serve(t, folder, "--data", "data")
+	made := exec.Command(filepath.Join(os.Getenv("WHERRY_E2E_PROGRAMS"), "wherry"), "hub", "access", "create", strings.Repeat("n", 120), "--role", "admin", "--expires", "1d", "--data", "data")
+	made.Dir = folder
+	token, err := made.Output()
+	require.NoError(t, err)
+	p := newTab(t, chromium(t), hub, strings.TrimSpace(string(token)))
+	p.open("/")
+	for _, width := range []int64{320, 700, 1280, 1600} {
+		p.window("light", width, 700)
+		require.Empty(p, p.wide(), "%d px", width)
+	}
+	p.window("light", 1280, 700)
+	require.Less(p, script[float64](p, `document.querySelector("header").getBoundingClientRect().height`), 60.0)
+	require.Less(p, script[float64](p, `document.querySelector(".who span").getBoundingClientRect().height`), 30.0)
 }
