@@ -75,6 +75,7 @@ func operations() (all []operation) {
 		api.Parameter{Name: "actor", About: "a part of the actor, whatever the case", Example: "ann"},
 		api.Parameter{Name: "action", About: "a part of the action, whatever the case", Example: "approve"},
 		api.Parameter{Name: "object", About: "a part of the object, whatever the case", Example: "prod"},
+		api.Parameter{Name: "decision", About: "only decisions about promotion: approve, reject, override, pause, resume, or any", Example: "approve"},
 		api.Parameter{Name: "since", About: "only entries at or after that time: a time in RFC 3339, a day, or a duration back from now", Example: "7d"},
 		api.Parameter{Name: "until", About: "only entries before that time", Example: "2026-11-21"},
 		api.Parameter{Name: "before", About: "continues a list: the next of the page before", Example: "100"},

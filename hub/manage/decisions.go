@@ -71,7 +71,7 @@ func (m Manager) Decide(ctx context.Context, d bundle.Decision) (store.StoredDec
 		about += ", rules " + strings.Join(d.Rules, ", ")
 	}
 	return stored, access.Note(ctx, m.Tokens.Store, store.AuditEntry{
-		At: now, Action: string(d.Action) + " promotion", Object: d.Platform + "/" + d.Environment, Environment: d.Environment, Reason: d.Reason, Detail: about,
+		At: now, Action: store.DecisionAction(d.Action), Object: d.Platform + "/" + d.Environment, Environment: d.Environment, Reason: d.Reason, Detail: about,
 	})
 }
 

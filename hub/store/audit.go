@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
 )
 
@@ -18,6 +19,8 @@ const MaxAuditRows = 1000
 type AuditQuery struct {
 	// Actor, Action and Object are parts of these texts, whatever the case.
 	Actor, Action, Object string
+	// Decision chooses decisions about promotion: those of one action, such as "approve", or AnyDecision.
+	Decision string
 	// Since and Until are times: of entries at or after Since, and before Until.
 	Since, Until time.Time
 	// Before continues a list, with the Next of the page before.
@@ -26,14 +29,39 @@ type AuditQuery struct {
 	Limit int
 }
 
+// AnyDecision is an AuditQuery.Decision.
+const AnyDecision = "any"
+
+// decided is what follows the action of a decision in an AuditEntry.
+const decided = " promotion"
+
+// DecisionAction returns the AuditEntry.Action of a decision about promotion.
+func DecisionAction(a bundle.Action) string { return string(a) + decided }
+
+// Decision returns the action of the decision about promotion that the entry is about; empty for any other entry.
+func (e AuditEntry) Decision() bundle.Action {
+	action, is := strings.CutSuffix(e.Action, decided)
+	if !is || !slices.Contains(decisionActions(), action) {
+		return ""
+	}
+	return bundle.Action(action)
+}
+
+func decisionActions() []string {
+	return []string{string(bundle.Approve), string(bundle.Reject), string(bundle.Override), string(bundle.Pause), string(bundle.Resume)}
+}
+
 // AuditParameters are the names of the parameters of an AuditQuery.
 func AuditParameters() []string {
-	return []string{"actor", "action", "object", "since", "until", "before", "limit"}
+	return []string{"actor", "action", "object", "decision", "since", "until", "before", "limit"}
 }
 
 // ParseAuditQuery reads a query from its parameters, and leaves others alone. Times are as duration.Moment reads them. The error wraps ErrInvalid.
 func ParseAuditQuery(values url.Values, now time.Time) (q AuditQuery, err error) {
-	q = AuditQuery{Actor: values.Get("actor"), Action: values.Get("action"), Object: values.Get("object")}
+	q = AuditQuery{Actor: values.Get("actor"), Action: values.Get("action"), Object: values.Get("object"), Decision: values.Get("decision")}
+	if known := append(decisionActions(), AnyDecision); q.Decision != "" && !slices.Contains(known, q.Decision) {
+		return q, fmt.Errorf("%w: parameter decision: %q: expected one of %s", ErrInvalid, Plain(Clip(q.Decision)), strings.Join(known, ", "))
+	}
 	for name, into := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
 		if v := values.Get(name); v != "" {
 			if *into, err = duration.Moment(v, now); err != nil {
@@ -67,6 +95,7 @@ func (q AuditQuery) Values() url.Values {
 	set("actor", q.Actor)
 	set("action", q.Action)
 	set("object", q.Object)
+	set("decision", q.Decision)
 	for name, t := range map[string]time.Time{"since": q.Since, "until": q.Until} {
 		if !t.IsZero() {
 			set(name, t.UTC().Format(time.RFC3339Nano))
@@ -82,6 +111,9 @@ func (q AuditQuery) Values() url.Values {
 
 // chooses reports whether the query chooses an entry.
 func (q AuditQuery) chooses(e AuditEntry) bool {
+	if made := e.Decision(); q.Decision != "" && (made == "" || q.Decision != AnyDecision && q.Decision != string(made)) {
+		return false
+	}
 	has := func(text, part string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(part)) }
 	return has(e.Actor, q.Actor) && has(e.Action, q.Action) && has(e.Object, q.Object) && !e.At.Before(q.Since) && (q.Until.IsZero() || e.At.Before(q.Until))
 }

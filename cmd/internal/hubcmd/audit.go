@@ -32,6 +32,9 @@ of an agent.`,
   wherry hub audit -o ndjson --hub https://hub.example.com > audit.ndjson`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := store.ParseAuditQuery(q.Values(), time.Now()); err != nil {
+				return cli.Usagef("%w", err)
+			}
 			for name, into := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
 				if text := *times[name]; text != "" {
 					var err error
@@ -73,6 +76,7 @@ of an agent.`,
 	cmd.Flags().VarP(&oneOf{&format, formats}, "output", "o", "print as `FORMAT`, table, json, yaml or ndjson")
 	cmd.Flags().StringVar(&q.Actor, "actor", "", "only what somebody did whose name has this `TEXT`, whatever the case")
 	cmd.Flags().StringVar(&q.Action, "action", "", "only actions that have this `TEXT`, such as approve, revoke or sign-in")
+	cmd.Flags().StringVar(&q.Decision, "decision", "", "only decisions about promotion: `ACTION` is approve, reject, override, pause, resume, or any")
 	cmd.Flags().StringVar(&q.Object, "object", "", "only what was done to something whose name has this `TEXT`")
 	cmd.Flags().StringVar(times["since"], "since", "", "only what happened at or after this `TIME`, RFC 3339, a day, or a duration back from now such as 7d")
 	cmd.Flags().StringVar(times["until"], "until", "", "only what happened before this `TIME`")
