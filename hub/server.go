@@ -144,7 +144,7 @@ func (h *Hub) Routes() []access.Route {
 	pages := func(r *http.Request) (web.Answers, error) {
 		return h.Answers(r.Context(), access.ScopeOf(r.Context()).AccessScope)
 	}
-	site := web.Options{Answers: pages, Actions: manager, Now: now, Fail: h.failRead}
+	site := web.Options{Answers: pages, Actions: manager, TrustEnds: h.published.follower.TrustEnds, Now: now, Fail: h.failRead}
 	if h.published.follower.Reads() {
 		site.Ledger = h.published.follower.Ledger
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -77,6 +78,9 @@ func (s *site) showOverview(r *http.Request, f *frame, from Answers) (any, int, 
 			return nil, 0, err
 		}
 	}
+	if s.TrustEnds != nil && f.Query.AsOf.IsZero() && f.who.Whole() {
+		page.addTrust(s.TrustEnds())
+	}
 	if f.may(access.Audit) {
 		all, err := s.Actions.AccessTokens(ctx)
 		if err != nil && !errors.Is(err, store.ErrUnavailable) {
@@ -85,6 +89,24 @@ func (s *site) showOverview(r *http.Request, f *frame, from Answers) (any, int, 
 		page.addTokens(all)
 	}
 	return page, http.StatusOK, nil
+}
+
+// trustSoon is how long before its end a trust document needs somebody: several people sign the next one.
+const trustSoon = 30 * 24 * time.Hour
+
+// addTrust adds the trust documents that expire soon, or have.
+func (p *overviewPage) addTrust(ends map[string]time.Time) {
+	for _, platform := range slices.Sorted(maps.Keys(ends)) {
+		left := ends[platform].Sub(p.Now)
+		n := need{look{Tone: "wait", Mark: "⌛"}, "the trust document of " + platform + " expires in " + bundle.Age(left), "wherry trust rotate begins a version with a new validity", p.At(environmentsPath), nil}
+		switch {
+		case ends[platform].IsZero() || left > trustSoon:
+			continue
+		case left <= 0:
+			n.look, n.Text = look{Tone: "bad", Mark: "●"}, "the trust document of "+platform+" has expired: no new release is accepted"
+		}
+		p.Needs = append(p.Needs, n)
+	}
 }
 
 // tokensEnd is how long before its end an access token needs somebody.

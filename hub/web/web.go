@@ -52,7 +52,7 @@ const (
 	auditPath        = "/audit"
 )
 
-// Options are the parts of the pages. All are required.
+// Options are the parts of the pages. All are required, but for Ledger and TrustEnds.
 type Options struct {
 	// Answers returns what whoever sends a request may ask, and Actions does what people change.
 	Answers func(*http.Request) (Answers, error)
@@ -60,7 +60,9 @@ type Options struct {
 	// Ledger returns what the record of an environment says of workloads; nil if this hub cannot read it. Without it, pages do not offer
 	// decisions about workloads.
 	Ledger func(ctx context.Context, environment string, record digest.Digest) (*ledger.Ledger, error)
-	Now    func() time.Time
+	// TrustEnds returns when the trust document in force of each platform expires; nil for none.
+	TrustEnds func() map[string]time.Time
+	Now       func() time.Time
 	// Fail answers a request that cannot be answered; an error that wraps store.ErrInvalid is the client's fault.
 	Fail func(http.ResponseWriter, *http.Request, error)
 }

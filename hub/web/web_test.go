@@ -293,3 +293,13 @@ func TestAClockThatIsAheadIsShown(t *testing.T) {
 		require.Equal(t, want, p.ClockAhead())
 	}
 }
+
+func TestATrustDocumentThatExpiresSoonNeedsSomebody(t *testing.T) {
+	p := &overviewPage{frame: &frame{Now: epoch}}
+	p.addTrust(map[string]time.Time{"coffee": epoch.Add(20 * 24 * time.Hour), "later": epoch.Add(40 * 24 * time.Hour), "never": {}, "tea": epoch.Add(-time.Hour)})
+	var texts []string
+	for _, n := range p.Needs {
+		texts = append(texts, n.Mark+" "+n.Text)
+	}
+	require.Equal(t, []string{"⌛ the trust document of coffee expires in 20d", "● the trust document of tea has expired: no new release is accepted"}, texts)
+}
