@@ -3,6 +3,7 @@ package yamltext
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -25,6 +26,9 @@ var plain = map[string]string{
 	"did not find expected comment or line break":            "a text after | or > begins on the next line",
 	"did not find expected node content":                     "a value is missing, or a bracket is not closed or never opened",
 }
+
+// lineBefore are the messages for which the parser names the line before that of the mistake.
+var lineBefore = []string{"did not find expected key", "did not find expected '-' indicator"}
 
 // unquoted finds the beginning of a value that needs quotes.
 var unquoted = lazyregexp.New("(?:^|[:\\-,\\[{?] *)([@`%*&])")
@@ -60,6 +64,9 @@ func Mistake(data []byte, err error) (line int, message string) {
 	}
 	if strings.Contains(message, "UTF-") || line == 0 && bytes.Count(data, []byte{0}) > len(data)/3 { // UTF-16 without a mark
 		return max(line, lineOfNoText(data)), "the text is not UTF-8: save it as UTF-8"
+	}
+	if slices.Contains(lineBefore, message) {
+		return line + 1, plain[message]
 	}
 	if words := plain[message]; words != "" {
 		return max(line, 1), words // a parser leaves out the first
