@@ -40,11 +40,7 @@ func TestABundleTravelsWithItsSignature(t *testing.T) {
 	require.NoError(t, export.Bundle(context.Background(), from, "dev", "drone", &b))
 	require.Equal(t, a.Bytes(), b.Bytes(), "the same bundle, the same file")
 
-	site, err := airgap.Open(write(t, a.Bytes()))
-	require.NoError(t, err)
-	defer site.Close()
-	require.Equal(t, []bundle.Stream{{Environment: "dev", ClusterType: "drone"}}, site.Bundles())
-	repo := site.Repository(drone)
+	repo := opened(t, a.Bytes(), drone.Repository())
 	desc, err := repo.Resolve(context.Background(), bundle.LatestTag)
 	require.NoError(t, err)
 	v, err := bundle.Verify(context.Background(), repo, desc, bundle.Pinned(bundle.Keys{key}))
@@ -61,7 +57,7 @@ func TestABundleTravelsWithItsSignature(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, desc.Digest, same.Digest)
 
-	_, err = site.Repository(bundle.Stream{Environment: "dev", ClusterType: "large"}).Resolve(context.Background(), bundle.LatestTag)
+	_, err = opened(t, a.Bytes(), "bundles/dev/large").Resolve(context.Background(), bundle.LatestTag)
 	require.ErrorIs(t, err, errdef.ErrNotFound)
 }
 
@@ -107,10 +103,7 @@ func TestAPackageWithoutAListOfContentsIsRead(t *testing.T) {
 	p, err := packagetest.Parse(file.Bytes())
 	require.NoError(t, err)
 	p.ChangeIndex(func(index *ocispec.Index) { index.Manifests = index.Manifests[1:] })
-	site, err := airgap.Open(write(t, p.Bytes()))
-	require.NoError(t, err)
-	defer site.Close()
-	repo := site.Repository(drone)
+	repo := opened(t, p.Bytes(), drone.Repository())
 	desc, err := repo.Resolve(t.Context(), bundle.LatestTag)
 	require.NoError(t, err)
 	_, err = bundle.Verify(t.Context(), repo, desc, bundle.Pinned(bundle.Keys{key}))
@@ -161,28 +154,25 @@ func TestATarOfAFolderIsRead(t *testing.T) {
 		more   []string
 		says   string // empty where it is read
 	}{
-		"./ before each name":         {func(s string) string { return "./" + s }, []string{"./", "./blobs/", "./blobs/sha256/"}, ""},
-		"folders without ./":          {func(s string) string { return s }, []string{"blobs/", "blobs/sha256/"}, ""},
-		"././ before each name":       {func(s string) string { return "././" + s }, nil, "the file holds nothing"},
-		"./../ before each name":      {func(s string) string { return "./../" + s }, nil, "the file holds nothing"},
-		".// before each name":        {func(s string) string { return ".//" + s }, nil, "the file holds nothing"},
-		"a second index with ./":      {func(s string) string { return s }, []string{"./index.json"}, `it holds "index.json" twice`},
-		"a second index without ./":   {func(s string) string { return "./" + s }, []string{"index.json"}, `it holds "index.json" twice`},
-		"a folder in place of a file": {func(s string) string { return s }, []string{"./index.json/"}, `it holds "index.json" twice`},
-		"the folder itself twice":     {func(s string) string { return "./" + s }, []string{"./", "./"}, `it holds "." twice`},
-		"a file outside, passed over": {func(s string) string { return "./" + s }, []string{"./../index.json"}, ""},
+		"./ before each name":           {func(s string) string { return "./" + s }, []string{"./", "./blobs/", "./blobs/sha256/"}, ""},
+		"folders without ./":            {func(s string) string { return s }, []string{"blobs/", "blobs/sha256/"}, ""},
+		"././ before each name":         {func(s string) string { return "././" + s }, nil, "the file holds nothing"},
+		"./../ before each name":        {func(s string) string { return "./../" + s }, nil, "the file holds nothing"},
+		".// before each name":          {func(s string) string { return ".//" + s }, nil, "the file holds nothing"},
+		"a second index with ./":        {func(s string) string { return s }, []string{"./index.json"}, `it holds "index.json" twice`},
+		"a second index without ./":     {func(s string) string { return "./" + s }, []string{"index.json"}, `it holds "index.json" twice`},
+		"a folder in place of a file":   {func(s string) string { return s }, []string{"./index.json/"}, `it holds "index.json" twice`},
+		"the folder itself twice":       {func(s string) string { return "./" + s }, []string{"./", "./"}, `it holds "." twice`},
+		"a file outside is passed over": {func(s string) string { return "./" + s }, []string{"./../index.json"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			site, err := airgap.Open(write(t, renamed(t, file.Bytes(), test.rename, test.more)))
+			repo := opened(t, renamed(t, file.Bytes(), test.rename, test.more), drone.Repository())
+			desc, err := repo.Resolve(t.Context(), bundle.LatestTag)
 			if test.says != "" {
 				require.ErrorIs(t, err, airgap.ErrFormat)
 				require.ErrorContains(t, err, test.says)
 				return
 			}
-			require.NoError(t, err)
-			defer site.Close()
-			repo := site.Repository(drone)
-			desc, err := repo.Resolve(t.Context(), bundle.LatestTag)
 			require.NoError(t, err)
 			_, err = bundle.Verify(t.Context(), repo, desc, bundle.Pinned(bundle.Keys{key}))
 			require.NoError(t, err)
@@ -220,15 +210,20 @@ func TestABlobOfAnotherLengthIsRefused(t *testing.T) {
 	from, _ := publish(t, true)
 	var file bytes.Buffer
 	require.NoError(t, export.Bundle(context.Background(), from, "dev", "drone", &file))
-	site, err := airgap.Open(write(t, file.Bytes()))
-	require.NoError(t, err)
-	defer site.Close()
-	repo := site.Repository(drone)
+	repo := opened(t, file.Bytes(), drone.Repository())
 	desc, err := repo.Resolve(context.Background(), bundle.LatestTag)
 	require.NoError(t, err)
 	desc.Size++
 	_, err = repo.Fetch(context.Background(), desc)
 	require.ErrorAs(t, err, new(*bundle.Refusal))
+}
+
+// opened returns a repository of a package.
+func opened(t *testing.T, data []byte, name string) oci.Target {
+	t.Helper()
+	repo, err := oci.Location{Archive: write(t, data)}.Repository(name, oci.Options{})
+	require.NoError(t, err)
+	return repo
 }
 
 // publish puts one bundle into a layout and returns where, and the key that signed it.

@@ -19,7 +19,7 @@ func TestACompressedTarIsCalledThat(t *testing.T) {
 	for want, data := range map[string][]byte{"gunzip": b.Bytes(), "unzstd": {0x28, 0xb5, 0x2f, 0xfd, 0}} {
 		path := filepath.Join(t.TempDir(), "site.tar")
 		require.NoError(t, os.WriteFile(path, data, 0o600))
-		_, err := Open(path)
+		_, err := ReadReports(path)
 		require.ErrorIs(t, err, ErrFormat)
 		require.ErrorContains(t, err, "the file is compressed: unpack it with "+want)
 	}

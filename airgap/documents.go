@@ -13,8 +13,12 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diskfile"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
 )
+
+// ErrFormat is wrapped by errors about files that hold no OCI layout in a tar, or not the wanted kind.
+var ErrFormat = archive.ErrFormat
 
 // Bounds on the documents of one file: the queue of an agent, and all that it may hold of others.
 const (
@@ -143,11 +147,15 @@ func documentArtifact(tag, mediaType string, config bundle.Blob, documents []Doc
 }
 
 func eachDocument(path, kind, mediaType string, f func([]byte) error) error {
-	l, err := openFile(path)
+	file, err := diskfile.Open(path)
 	if err != nil {
 		return err
 	}
-	defer l.Close()
+	defer file.Close()
+	l, err := archive.OpenFile(file)
+	if err != nil {
+		return err
+	}
 	ctx, found, n, left := context.Background(), false, 0, int64(maxDocumentBytes)
 	for _, d := range l.Index().Manifests {
 		m, err := readManifest(ctx, l, d)
@@ -178,7 +186,7 @@ func eachDocument(path, kind, mediaType string, f func([]byte) error) error {
 	return nil
 }
 
-func readManifest(ctx context.Context, l *file, d ocispec.Descriptor) (ocispec.Manifest, error) {
+func readManifest(ctx context.Context, l *archive.Layout, d ocispec.Descriptor) (ocispec.Manifest, error) {
 	var m ocispec.Manifest
 	data, err := bundle.ReadBlob(ctx, l, d, archive.MaxIndexBytes)
 	if err != nil {

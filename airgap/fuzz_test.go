@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
 )
 
@@ -43,11 +44,13 @@ func FuzzOpen(f *testing.F) {
 			file = tarOf(t, ocispec.ImageLayoutFile, layoutFile, ocispec.ImageIndexFile, string(index), archive.BlobPath(b.Digest), string(blob))
 		}
 		path := write(t, file)
-		if site, err := Open(path); err == nil {
-			for _, s := range site.Bundles() {
-				judge(t, site.Repository(s))
+		site, err := oci.Location{Archive: path}.Open(oci.Options{})
+		require.NoError(t, err)
+		names, _ := site.Repositories(t.Context())
+		for _, name := range names {
+			if repo, err := site.Repository(name); err == nil {
+				judge(t, repo)
 			}
-			require.NoError(t, site.Close())
 		}
 		_, _ = ReadReports(path)
 		_, _ = ReadAck(path)
@@ -71,7 +74,7 @@ func judge(t *testing.T, src bundle.Source) {
 
 func TestAnIndexOfTooManyManifestsIsRefused(t *testing.T) {
 	index := `{"manifests":[` + strings.Repeat("{},", archive.MaxManifests) + `{}]}`
-	_, err := Open(write(t, tarOf(t, ocispec.ImageLayoutFile, layoutFile, ocispec.ImageIndexFile, index)))
+	_, err := ReadReports(write(t, tarOf(t, ocispec.ImageLayoutFile, layoutFile, ocispec.ImageIndexFile, index)))
 	require.ErrorIs(t, err, ErrFormat)
 	require.ErrorContains(t, err, fmt.Sprint(archive.MaxManifests+1))
 }

@@ -10,7 +10,6 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
-	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/airgap/export"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -44,16 +43,14 @@ func TestAllTrustDocumentsTravelWithABundleOfAnEpoch(t *testing.T) {
 			require.NoError(t, export.Bundle(t.Context(), from, "dev", "drone", &a))
 			require.NoError(t, export.Bundle(t.Context(), from, "dev", "drone", &b))
 			require.Equal(t, a.Bytes(), b.Bytes(), "the same content, the same file")
-			site, err := airgap.Open(write(t, a.Bytes()))
-			require.NoError(t, err)
-			defer site.Close()
+			carried := opened(t, a.Bytes(), bundle.TrustRepository)
 			var chain bundle.TrustChain
 			for more := true; more; {
-				chain, more, err = chain.Next(t.Context(), site.Trust())
+				chain, more, err = chain.Next(t.Context(), carried)
 				require.NoError(t, err)
 			}
 			require.Len(t, chain, int(tc.versions))
-			_, err = site.Trust().Resolve(t.Context(), bundle.TrustTag(tc.versions+1))
+			_, err = carried.Resolve(t.Context(), bundle.TrustTag(tc.versions+1))
 			require.ErrorIs(t, err, errdef.ErrNotFound)
 		})
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/diskfile"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
 )
 
 // Change is the result of Install: the documents in force before and after it, nil for none.
@@ -100,14 +102,17 @@ func ReadFile(ctx context.Context, path string) ([][]byte, error) {
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 		return [][]byte{data}, nil
 	}
-	site, err := airgap.Open(path)
+	layout, err := archive.OpenFile(f)
 	if err != nil {
 		return nil, err
 	}
-	defer site.Close()
+	documents, err := oci.ArchiveOf(path, layout).Repository(bundle.TrustRepository)
+	if err != nil {
+		return nil, err
+	}
 	var envelopes [][]byte
 	for version := int64(1); ; version++ {
-		envelope, err := bundle.FetchTrust(ctx, site.Trust(), version)
+		envelope, err := bundle.FetchTrust(ctx, documents, version)
 		switch {
 		case err == nil && version > bundle.MaxTrustVersions: // they may all be one blob
 			return nil, fmt.Errorf("%s: %w: it holds more than %d versions of the trust document", path, airgap.ErrFormat, bundle.MaxTrustVersions)

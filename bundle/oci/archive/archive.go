@@ -15,6 +15,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -90,6 +91,19 @@ func Open(from io.ReaderAt, size int64) (*Layout, error) {
 		if err := l.readHead(name, at.size, t.section(at)); err != nil {
 			return nil, err
 		}
+	}
+	return l, nil
+}
+
+// OpenFile is Open for a file, whose name is in the error.
+func OpenFile(f *os.File) (*Layout, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	l, err := Open(f, info.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	return l, nil
 }
