@@ -272,17 +272,33 @@ func choose(listed []string, all bool, about func(tag string) bool, warn func(fo
 	return chosen, nil
 }
 
+// list lists the decisions, once.
+func (r *Reader) list(ctx context.Context) (published.Environment, error) {
+	e, err := open(r.loc, r.opts, r.environment)
+	if err == nil && r.listed == nil {
+		r.listed, err = e.Repo.Tags(ctx)
+	}
+	return e, err
+}
+
+// ContentTags returns the tags of all decisions about content, with those that keep them: each decision adds one.
+func (r *Reader) ContentTags(ctx context.Context) ([]string, error) {
+	_, err := r.list(ctx)
+	var tags []string
+	for _, tag := range r.listed {
+		if strings.HasPrefix(tag, bundle.ContentTagPrefix) {
+			tags = append(tags, tag)
+		}
+	}
+	return tags, err
+}
+
 // read reads the decisions, those about content under tags for which about returns true, and those that are kept if all is true. About
 // may be nil.
 func (r *Reader) read(ctx context.Context, all bool, about func(tag string) bool) ([]Found, error) {
-	e, err := open(r.loc, r.opts, r.environment)
+	e, err := r.list(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if r.listed == nil {
-		if r.listed, err = e.Repo.Tags(ctx); err != nil {
-			return nil, err
-		}
 	}
 	tags, err := choose(r.listed, all, about, r.warn)
 	if err != nil {

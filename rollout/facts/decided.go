@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/ledger"
@@ -80,9 +83,7 @@ func (f *Facts) decidedOf(ctx context.Context, policy promotion.Policy, platform
 	for _, s := range about {
 		workloads = append(workloads, s.Decides())
 	}
-	reader, err := once(f.seen, func(s *seen) map[seenKey]*decisions.Reader { return s.decisions }, seenKey{environment: policy.Environment}, func() (*decisions.Reader, error) {
-		return decisions.NewReader(f.Location, f.Options, policy.Environment, f.Warn), nil
-	})
+	reader, err := f.reader(policy.Environment)
 	if err != nil {
 		return nil, trust, err
 	}
@@ -96,16 +97,46 @@ func (f *Facts) decidedOf(ctx context.Context, policy promotion.Policy, platform
 		found = append(found, more...)
 	}
 	if err == nil && f.Carry {
-		f.carry(ctx, found, trust, workloads)
+		f.carry(ctx, found, trust, from, workloads)
 	}
 	return found, trust, err
 }
 
+func (f *Facts) reader(environment string) (*decisions.Reader, error) {
+	return once(f.seen, func(s *seen) map[seenKey]*decisions.Reader { return s.decisions }, seenKey{environment: environment}, func() (*decisions.Reader, error) {
+		return decisions.NewReader(f.Location, f.Options, environment, f.Warn), nil
+	})
+}
+
+// Said returns a text that is another one after each decision about the content of an environment's workloads, also of such as only
+// rendering knows.
+func (f *Facts) Said(ctx context.Context, environment string) (string, error) {
+	from, err := f.reader(environment)
+	if err != nil {
+		return "", err
+	}
+	all, err := from.ContentTags(ctx)
+	for _, read := range f.Decisions {
+		if err != nil {
+			break
+		}
+		var more []decisions.Found
+		more, err = read(ctx, environment)
+		for _, m := range more {
+			if d, _, unread := bundle.ReadDecision(m.Envelope); unread == nil && d.IsContent() {
+				all = append(all, digest.FromBytes(m.Envelope).String())
+			}
+		}
+	}
+	slices.Sort(all)
+	return digest.FromString(strings.Join(all, "\n")).String(), err
+}
+
 // carry puts to Location the decisions that count and that are not there, of those about the content of workloads the ones about these
-// revisions of the environment below, which were looked for there. What it cannot put counts all the same.
-func (f *Facts) carry(ctx context.Context, found []decisions.Found, trust decisions.Trust, about []bundle.DecisionWorkload) {
+// revisions of the environment from, which were looked for there. What it cannot put counts all the same.
+func (f *Facts) carry(ctx context.Context, found []decisions.Found, trust decisions.Trust, from string, about []bundle.DecisionWorkload) {
 	for _, l := range decisions.List(found, trust) {
-		if !l.Valid || l.Tag != "" || l.IsContent() && (l.From != trust.Policy.Below() || !slices.Contains(about, l.Workload)) {
+		if !l.Valid || l.Tag != "" || l.IsContent() && (l.From != from || !slices.Contains(about, l.Workload)) {
 			continue
 		}
 		if _, err := decisions.Put(ctx, f.Location, f.Options, l.Envelope); err != nil && !errors.Is(err, decisions.ErrNewer) {

@@ -345,6 +345,11 @@ func TestWhatIsRejectedWhileProdIsRenderedDoesNotCome(t *testing.T) {
 	stands, err := e.Stands(t.Context())
 	require.NoError(t, err)
 	require.True(t, stands)
+	before, err := c.facts().Said(t.Context(), "prod")
+	require.NoError(t, err)
+	again, err := c.facts().Said(t.Context(), "prod")
+	require.NoError(t, err)
+	require.Equal(t, before, again)
 
 	signer, err := signature.LoadED25519Signer(c.anna)
 	require.NoError(t, err)
@@ -353,6 +358,9 @@ func TestWhatIsRejectedWhileProdIsRenderedDoesNotCome(t *testing.T) {
 		Workload: content.Subject{Key: cartKey, Revision: e.Decision.Take(cartKey).Proof.Revision}.Decides(),
 	}, signer, c.now)
 	require.NoError(t, err)
+	after, err := c.facts().Said(t.Context(), "prod")
+	require.NoError(t, err)
+	require.NotEqual(t, before, after, "somebody has decided about content")
 	result := rendered("prod", "v2", "own2")
 	require.ErrorIs(t, c.publish(result, e.Admission()), publisher.ErrDecideAgain)
 	require.Equal(t, []string{"v1"}, c.versions())
@@ -386,7 +394,12 @@ func TestADecisionAboutAWorkloadThatAHubHasComesToTheRegistry(t *testing.T) {
 	for _, carry := range []bool{false, true} {
 		f := c.facts()
 		f.Carry = carry
+		before, err := f.Said(t.Context(), "prod")
+		require.NoError(t, err)
 		f.Decisions = append(f.Decisions, func(context.Context, string) ([]decisions.Found, error) { return atHub, nil })
+		after, err := f.Said(t.Context(), "prod")
+		require.NoError(t, err)
+		require.NotEqual(t, before, after, "those at the hub count")
 		e, err = c.ask(f, "")
 		require.NoError(t, err)
 		require.Contains(t, e.Decision.Take(cartKey).Waits, "rejected by anna (orders fail)", "by who asks the hub")

@@ -41,6 +41,7 @@ type watching struct {
 	// behind are the environments that hold content and got nothing of what was pushed, because they were closed or waited then.
 	behind map[string]bool
 	posted posted
+	said   map[string]string // which decisions about content there are; see facts.Facts.Said
 
 	// What a turn reads first: what promotes, the first environment of the chain, and the environments that are in it.
 	promoter *promote.Promoter
@@ -68,7 +69,7 @@ func (p *promoting) goOn(cmd *cobra.Command) error {
 	case p.options.PausedToo:
 		return cli.Usagef("--paused-too is not for --watch: a pause holds for automation")
 	}
-	w := &watching{promoting: p, printed: map[string]string{}, unfinished: map[string]string{}, moved: map[string]string{}, behind: map[string]bool{}}
+	w := &watching{promoting: p, printed: map[string]string{}, unfinished: map[string]string{}, moved: map[string]string{}, behind: map[string]bool{}, said: map[string]string{}}
 	if err := w.follow(); err != nil {
 		return err
 	}
@@ -214,7 +215,7 @@ func (w *watching) closed(t *watch.Turn) map[string]bool {
 }
 
 // due returns the function by which an environment that holds content is published because something was proved, once for the same, or because
-// it opens: what it alone has waits for nothing else.
+// it opens, since what it alone has waits for nothing else, or because people decided about content.
 func (w *watching) due(t *watch.Turn) func(context.Context, *platform.Loaded, promotion.Policy) (bool, error) {
 	return func(ctx context.Context, target *platform.Loaded, policy promotion.Policy) (bool, error) {
 		entry, err := w.entry(ctx, target, policy)
@@ -226,6 +227,15 @@ func (w *watching) due(t *watch.Turn) func(context.Context, *platform.Loaded, pr
 		moves := entry.Moves()
 		if moves != "" && moves != w.moved[policy.Environment] {
 			w.moved[policy.Environment] = moves
+			return true, nil
+		}
+		said, err := w.look.Said(ctx, policy.Environment)
+		if err != nil {
+			return false, err
+		}
+		before, known := w.said[policy.Environment]
+		w.said[policy.Environment] = said
+		if known && said != before { // what it is about may be known by rendering alone
 			return true, nil
 		}
 		if !entry.Open() { // a batch may be under way
