@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/opencontainers/go-digest"
-
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -76,9 +74,7 @@ func (f *fleet) judge(ctx context.Context) error {
 		},
 		{Environment: "prod", People: leads, Rings: rings, Gates: []store.JudgedGate{toProd, toEarly, toStable}},
 	}}
-	content := p
-	content.JudgedAt, content.NextLook = time.Time{}, time.Time{}
-	_, err = f.db.PutPromotion(ctx, p, digest.FromString(fmt.Sprint(content)))
+	_, err = f.db.PutPromotion(ctx, p, p.Content())
 	return err
 }
 

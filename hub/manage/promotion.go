@@ -1,11 +1,8 @@
 package manage
 
 import (
-	"encoding/json"
 	"net/http"
 	"time"
-
-	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -29,11 +26,5 @@ func (m Manager) putPromotion(r *http.Request) (any, error) {
 			return nil, notWhole()
 		}
 	}
-	content := p
-	content.JudgedAt, content.NextLook = time.Time{}, time.Time{}
-	data, err := json.Marshal(content)
-	if err != nil {
-		return nil, err
-	}
-	return m.Promotions.PutPromotion(r.Context(), p, digest.FromBytes(data))
+	return m.Promotions.PutPromotion(r.Context(), p, p.Content())
 }

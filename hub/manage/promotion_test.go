@@ -86,8 +86,9 @@ func TestAJudgePostsWhatGatesSay(t *testing.T) {
 	require.True(t, of(root).Old)
 	now = now.Add(time.Minute)
 	again := judged(now)
+	again.Chain[1].Gates[0].Rules[1].Has = "1h10m"
 	require.Equal(t, "200", publisher.do("PUT", "/v1/promotion", again, &posted))
-	require.Equal(t, store.PostedPromotion{New: true}, posted, "only the times differ")
+	require.Equal(t, store.PostedPromotion{New: true}, posted, "only what goes on with time differs")
 	require.False(t, of(root).Old)
 	require.Equal(t, "200", publisher.do("PUT", "/v1/promotion", judged(now.Add(-time.Minute)), &posted))
 	require.Zero(t, posted, "a later one is there")

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -78,6 +80,24 @@ const (
 	maxJudgedText = 1024
 )
 
+// Content returns the digest of everything but times and what rules have, which go on by themselves: two looks with one content say the same.
+func (p *Promotion) Content() digest.Digest {
+	c := *p
+	c.JudgedAt, c.NextLook, c.Chain = time.Time{}, time.Time{}, slices.Clone(p.Chain)
+	for i := range c.Chain {
+		gates := slices.Clone(c.Chain[i].Gates)
+		for j := range gates {
+			gates[j].Rules = slices.Clone(gates[j].Rules)
+			for k := range gates[j].Rules {
+				gates[j].Rules[k].Has, gates[j].Rules[k].Ends = "", time.Time{}
+			}
+		}
+		c.Chain[i].Gates = gates
+	}
+	data, _ := json.Marshal(c) // texts and times can always be written
+	return digest.FromBytes(data)
+}
+
 // Old reports whether nobody has judged for two looks: what is posted may not hold any more.
 func (p *Promotion) Old(now time.Time) bool {
 	return now.Sub(p.JudgedAt) > 2*max(p.NextLook.Sub(p.JudgedAt), time.Minute)
@@ -135,7 +155,7 @@ func (p *Promotion) Check(now time.Time) error {
 	return nil
 }
 
-// PostedPromotion is what a hub answers to a Promotion. New is false if it has a later one, and Changed if nothing but the times differs from the one before.
+// PostedPromotion is what a hub answers to a Promotion. New is false if it has a later one, and Changed is false if the one before has the same Content.
 type PostedPromotion struct {
 	New     bool `json:"new"`
 	Changed bool `json:"changed"`
@@ -143,7 +163,7 @@ type PostedPromotion struct {
 
 // Promotions are what judges have posted, one for each platform.
 type Promotions interface {
-	// PutPromotion keeps what was posted about a platform, unless there is a later one. Content is the digest of everything but the times.
+	// PutPromotion keeps what was posted about a platform, unless there is a later one. Content is p.Content().
 	PutPromotion(ctx context.Context, p Promotion, content digest.Digest) (PostedPromotion, error)
 	// Promotions returns the newest of each platform, by platform.
 	Promotions(ctx context.Context) ([]Promotion, error)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/published/watch"
@@ -24,6 +26,8 @@ type posted struct {
 	platform     string
 	chain        []string
 	environments map[string]store.JudgedEnvironment
+	content      digest.Digest // of what was told last
+	again        time.Time     // when the same is told again
 }
 
 // note notes the policy of an environment.
@@ -141,9 +145,16 @@ func (w *watching) post(ctx context.Context, now time.Time, of func() (poster, e
 	if !any || w.Fleet.URL() == "" {
 		return
 	}
+	content := p.Content()
+	if content == w.posted.content && now.Before(w.posted.again) {
+		return
+	}
 	hub, err := of()
 	if err == nil {
-		_, _ = hub.PutPromotion(ctx, p)
+		_, err = hub.PutPromotion(ctx, p)
+	}
+	if err == nil {
+		w.posted.content, w.posted.again = content, now.Add(p.NextLook.Sub(now)/2)
 	}
 }
 
