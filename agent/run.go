@@ -209,7 +209,7 @@ func (a *Agent) logBegin() {
 	a.logInterrupted()
 	a.logOtherHub()
 	if len(a.pinned.Keys) > 0 && len(a.state.trust.Chain()) > 0 {
-		a.opts.Log.Info("pinned keys count no more: a trust document is in force", "version", a.judge().Version())
+		a.opts.Log.Info("pinned keys no longer count: a trust document is in force", "version", a.judge().Version())
 	}
 }
 

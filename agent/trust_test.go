@@ -128,7 +128,7 @@ func TestOnlyAPersonMakesAPinnedAgentOneWithADocument(t *testing.T) {
 	s.requireRefused(bundle.OldEpoch, "release has epoch 1, the trust in force has 0")
 	require.NoError(t, s.install(first))
 	s.requireTaken()
-	require.Contains(t, s.log.String(), "pinned keys count no more")
+	require.Contains(t, s.log.String(), "pinned keys no longer count")
 
 	s.epoch = 0
 	s.publish(s.draft(3, shop))

@@ -39,7 +39,7 @@ func checkTrust(ctx context.Context, e *examination) diagnosis.Finding {
 	message := fmt.Sprintf("version %d, epoch %d, valid until %s; %s; releases need %d of %d keys",
 		d.Version, d.Epoch, d.ExpiresAt.Format(time.RFC3339), newest, d.Release.Threshold, len(d.Release.Keys))
 	if len(e.Pinned.Keys) > 0 {
-		message += "; pinned keys count no more"
+		message += "; pinned keys no longer count"
 	}
 	switch {
 	case status.Expired:

@@ -67,7 +67,7 @@ can read. Later commands with --hub send it to that URL and to no other.`,
 				return err
 			}
 			if u, _ := url.Parse(args[0]); u.Scheme == "http" && !oci.IsLoopback(u.Host) {
-				cmd.PrintErrln("note: the connection has no TLS: whoever is on the way can read the token")
+				cmd.PrintErrln("note: the connection has no TLS: anyone on the way can read the token")
 			}
 			cmd.PrintErrf("logged in to %s as %s, role %s%s\n", args[0], who.Name, who.Role, until(who.AccessToken, login.Renewal.Refresh != ""))
 			return nil

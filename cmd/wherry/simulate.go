@@ -71,7 +71,7 @@ More: wherry help simulating, sources`,
 	f.Var((*duration.Value)(&o.Rest), "rest", "measure the fleet for this `TIME` after the last release, while nothing changes (default not at all)")
 	o.Timeout = simulation.DefaultTimeout
 	f.Var((*duration.Value)(&o.Timeout), "release-timeout", "wait for a release in a ring for this `TIME`")
-	f.Uint64Var(&o.Seed, "seed", 1, "the `NUMBER` by which clusters are chosen: the same number chooses the same ones")
+	f.Uint64Var(&o.Seed, "seed", 1, "the `NUMBER` that chooses clusters: the same number chooses the same ones")
 	f.StringVar(&s.plan, "plan", "", "simulate this `PLATFORM` with its Cluster objects, its rings and their gate")
 	f.StringVar(&o.Registry, "registry", "", "load the registry at this `LOCATION`, as oci://HOST/PREFIX, in place of one of its own")
 	f.BoolVar(&s.mine, "i-own-this-registry", false, "load a registry that is not on this machine; do that to nobody else's")

@@ -74,7 +74,7 @@ func writeTrust(w io.Writer, s trustShown) {
 	row("root", "%d of %s", s.Root.Threshold, show.Count(len(s.Root.Keys), "key"))
 	row("release", "%d of %s", s.Release.Threshold, show.Count(len(s.Release.Keys), "key"))
 	if len(s.Pinned) > 0 {
-		row("passed over", "%s, which counts no more", show.Count(len(s.Pinned), "pinned key"))
+		row("passed over", "%s, which no longer counts", show.Count(len(s.Pinned), "pinned key"))
 	}
 	fmt.Fprintf(w, "\nROLE\tKEY\tNAME\n")
 	writeRole(w, "root", *s.Root)
@@ -96,7 +96,7 @@ func writeChange(w io.Writer, c trust.Change) {
 	case d == nil:
 		return
 	case c.Before == nil:
-		printf("trust document version %d of platform %s is installed: pinned keys count no more", d.Version, d.Platform)
+		printf("trust document version %d of platform %s is installed: pinned keys no longer count", d.Version, d.Platform)
 	case c.Before.Version == d.Version:
 		printf("trust document version %d of platform %s is installed already: nothing has changed", d.Version, d.Platform)
 		return

@@ -331,7 +331,7 @@ func (x *exporting) write(cmd *cobra.Command, plan *export.Plan, split int64) ([
 			if r.Kept > 0 {
 				cmd.PrintErrf("note: goes on after %d bytes that an interrupted export has written\n", r.Kept)
 			} else {
-				cmd.PrintErrln("note: begins anew: an interrupted export has left the beginning of another package")
+				cmd.PrintErrln("note: starts over: an interrupted export left the beginning of another package")
 			}
 		},
 	}

@@ -59,7 +59,7 @@ More: wherry help air-gap, registries, release-names`,
 	}
 	f := cmd.Flags()
 	flags.EnvironmentFlag(cmd, &c.environment, "copy all of the environment `NAME`")
-	c.trust.AddTo(cmd, "the `FILE` with the public key, or several, of which one must have signed")
+	c.trust.AddTo(cmd, "the `FILE` with the public key, or several, one of which must have signed")
 	f.BoolVar(&c.options.Force, "force", false, "move tags to older releases, and replace other trust documents, too")
 	f.BoolVar(&c.options.WithoutArtifacts, "without-artifacts", false, "leave out the images and other artifacts of a site package")
 	f.BoolVar(&c.options.WithoutReferrers, "no-referrers", false, "leave out signatures, attestations and SBOMs of artifacts")

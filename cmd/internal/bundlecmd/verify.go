@@ -58,7 +58,7 @@ More: wherry help release-names, signing`,
 		ValidArgsFunction: flags.CompleteClusterTypes,
 	}
 	flags.EnvironmentFlag(cmd, &v.environment, "the environment's `NAME`, where the argument is no REF")
-	v.trust.AddTo(cmd, "the `FILE` with the public key, or several, of which one must have signed")
+	v.trust.AddTo(cmd, "the `FILE` with the public key, or several, one of which must have signed")
 	v.identity.addTo(cmd)
 	cmd.MarkFlagsMutuallyExclusive("key", "certificate-identity")
 	cmd.MarkFlagsMutuallyExclusive("trust", "certificate-identity")

@@ -215,7 +215,7 @@ files; no secret is stored.`,
 	f.StringVar(&given.Hub, "hub", "", "the hub's `URL`")
 	f.StringVarP(&given.Environment, "environment", "e", "", "the environment's `NAME`")
 	f.StringVar(&given.Trust, "trust", "", "version 1 of the trust document, a `FILE`")
-	f.StringArrayVar(&given.Keys, "key", nil, "a `FILE` with public keys, of which one must have signed; may be repeated")
+	f.StringArrayVar(&given.Keys, "key", nil, "a `FILE` with public keys, one of which must have signed; may be repeated")
 	f.StringArrayVar(&given.SignWith, "sign-with", nil, "the private `KEY` that signs, a file or cosign:URI; may be repeated")
 	f.BoolVar(&use, "use", false, "use the context from now on")
 	return cmd

@@ -151,7 +151,7 @@ func matchesTable(w io.Writer, all []scheduler.PolicyMatch) {
 		}
 		fmt.Fprintf(w, "\nPolicy %s (%s): %s\n", show.Cell(p.Name), show.Line(p.Position.String()), how)
 		if len(p.Terms) == 0 {
-			fmt.Fprintln(w, "  ✓\tit asks for nothing, and so selects every target for every cluster type")
+			fmt.Fprintln(w, "  ✓\tits selectors are empty, so it selects every target for every cluster type")
 		}
 		for _, t := range p.Terms {
 			mark, side, value := "✗", "cluster type", "has no such label"

@@ -195,6 +195,6 @@ func releasedConfigTable(w io.Writer, x catalog.ConfigAnswer, release string) {
 	for _, v := range x.Values {
 		fmt.Fprintf(w, "%s\t%s\n", show.Cell(v.Key), show.Value(&v.Value))
 	}
-	fmt.Fprintf(w, "\nIts configuration is composed of these ConfigMaps, of which the later ones win: %s\n", show.Cell(strings.Join(x.Config, ", ")))
+	fmt.Fprintf(w, "\nIts configuration is composed of these ConfigMaps; later ones win: %s\n", show.Cell(strings.Join(x.Config, ", ")))
 	fmt.Fprintln(w, "Which of them gave the value is known to the sources alone: give PLATFORM instead of --from.")
 }

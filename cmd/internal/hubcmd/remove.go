@@ -11,7 +11,7 @@ func newClustersRemoveCommand(dir *location) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "remove NAME|UID",
 		Short:   "Unregister a cluster",
-		Long:    "End a cluster's registration: its reports are refused from now on as a stranger's, and it is no longer listed.\nIts history stays in the database. For a cluster that existed and does no more, \"retire\" is better.",
+		Long:    "End a cluster's registration: its reports are refused, and it is no longer listed.\nIts history stays in the database. Use \"retire\" for a cluster that existed and is gone.",
 		Example: "  wherry hub clusters remove plant-7",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,9 +18,9 @@ import (
 // retentionFlags adds --retention and --history.
 func retentionFlags(f *pflag.FlagSet, r *upkeep.Retention) {
 	r.Envelopes, r.History = upkeep.DefaultEnvelopes, upkeep.DefaultHistory
-	f.Var((*duration.Value)(&r.Envelopes), "retention", "keep signed reports for this `TIME`, such as 90d; 0 is for ever")
+	f.Var((*duration.Value)(&r.Envelopes), "retention", "keep signed reports for this `TIME`, such as 90d; 0 keeps all")
 	f.Lookup("retention").DefValue = "90d"
-	f.Var((*duration.Value)(&r.History), "history", "keep changes for this `TIME`, such as 400d; 0 is for ever")
+	f.Var((*duration.Value)(&r.History), "history", "keep changes for this `TIME`, such as 400d; 0 keeps all")
 	f.Lookup("history").DefValue = "400d"
 }
 
@@ -28,7 +28,7 @@ func retentionFlags(f *pflag.FlagSet, r *upkeep.Retention) {
 func checkRetention(r upkeep.Retention) error {
 	if r.History > 0 && (r.Envelopes == 0 || r.Envelopes > r.History) {
 		return cli.Fail(cli.Usage, errors.New("--retention is longer than --history"),
-			"keep changes for at least as long as the reports that they are from; --history 0 keeps them for ever")
+			"keep changes for at least as long as the reports that they are from; --history 0 keeps all")
 	}
 	return nil
 }

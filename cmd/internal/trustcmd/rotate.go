@@ -34,7 +34,7 @@ anybody has signed, it raises the epoch once.`,
 			return edit.run(cmd, args[0], changes...)
 		},
 	}
-	cmd.Flags().BoolVar(&raise, "raise-epoch", false, "refuse every release so far, for ever")
+	cmd.Flags().BoolVar(&raise, "raise-epoch", false, "refuse all releases signed so far")
 	cmd.Flags().IntVar(&root, "root-threshold", 0, "the `NUMBER` of root keys that have to sign the version after it")
 	cmd.Flags().IntVar(&release, "release-threshold", 0, "the `NUMBER` of release keys that have to sign a release")
 	edit.add(cmd)
