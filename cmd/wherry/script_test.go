@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 // workerVariable makes this program a worker, which runs one command after another for a script.
 const workerVariable = "WHERRY_TEST_WORKER"
 
-var leftBehind *os.File
+var leftBehind []*os.File
 
 // misbehave is a command of a worker, for the test of workers, that leaves behind what its first argument says.
 func misbehave(args ...string) int {
@@ -68,7 +68,10 @@ func misbehave(args ...string) int {
 	case "goroutine":
 		go func() { select {} }()
 	case "file":
-		leftBehind, _, _ = os.Pipe()
+		for range 50 { // some are forgiven
+			r, w, _ := os.Pipe()
+			leftBehind = append(leftBehind, r, w)
+		}
 	case "environment":
 		os.Setenv("OTHER", "left")
 		os.Chdir("/")
@@ -133,7 +136,7 @@ func isSet(name string) (set bool) {
 //	wherry ARGS…, wherry-agent ARGS…
 //	                                runs one of them to its end, in one worker process for all of the script. What
 //	                                is killed, goes on beside others or has a terminal takes a process: exec wherry ARGS…
-//	undigested wherry ARGS…         does so and takes no digests, of a platform that has others in each run, or none of its own
+//	undigested wherry ARGS…         does so and takes no digests: of a platform that has a random key, or was digested before
 //	postgres VAR                    makes a database on a PostgreSQL server; $VAR is its URL
 //	exit N COMMAND ARGS…            runs a command, which must end with this exit code
 //	gitcommit REPO BRANCH DIR VAR   commits DIR to a bare repository, made if need be; $VAR is the commit
