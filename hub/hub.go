@@ -289,7 +289,7 @@ func (h *Hub) FirstAccess(ctx context.Context) (access.Token, error) {
 		if h.admin != "" {
 			return fs.ErrExist // it is not the hub's to write
 		}
-		return diskfile.Create(path, 0o600, data)
+		return diskfile.Create(path, data)
 	})
 }
 

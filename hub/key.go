@@ -74,7 +74,7 @@ func makeKey(path string) error {
 	if err != nil {
 		return err
 	}
-	err = diskfile.Create(path, 0o600, key)
+	err = diskfile.Create(path, key)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}

@@ -36,9 +36,9 @@ func ReplaceBy(path string, mode fs.FileMode, write func(io.Writer) error) error
 	return place(path, mode, write, os.Rename)
 }
 
-// Create is Replace for a file that must not exist: if it does, the error wraps fs.ErrExist.
-func Create(path string, mode fs.FileMode, data []byte) error {
-	return place(path, mode, func(w io.Writer) error { _, err := w.Write(data); return err }, os.Link)
+// Create is Replace with the mode 0600 for a file that must not exist: if it does, the error wraps fs.ErrExist.
+func Create(path string, data []byte) error {
+	return place(path, 0o600, func(w io.Writer) error { _, err := w.Write(data); return err }, os.Link)
 }
 
 func place(path string, mode fs.FileMode, write func(io.Writer) error, move func(from, to string) error) error {

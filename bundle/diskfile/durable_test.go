@@ -37,7 +37,7 @@ func TestAFailedWriteLeavesTheFile(t *testing.T) {
 		_, err := w.Write([]byte("tw"))
 		return errors.Join(err, refused)
 	}), refused)
-	require.ErrorIs(t, Create(path, 0o644, []byte("three")), fs.ErrExist)
+	require.ErrorIs(t, Create(path, []byte("three")), fs.ErrExist)
 	got, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, "one", string(got))

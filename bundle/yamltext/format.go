@@ -274,7 +274,7 @@ func (w *formatting) single(n *yaml.Node, to, parent, newParent int) {
 		return
 	}
 	if n.Kind == yaml.ScalarNode && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-		w.blockText(n, at, parent, newParent)
+		w.blockText(n, at, newParent)
 		return
 	}
 	end, err := w.end(n)
@@ -307,7 +307,7 @@ func (w *formatting) single(n *yaml.Node, to, parent, newParent int) {
 }
 
 // blockText places the lines of a block scalar two columns right of what has it, or as its indicator says.
-func (w *formatting) blockText(n *yaml.Node, at, parent, newParent int) {
+func (w *formatting) blockText(n *yaml.Node, at, newParent int) {
 	if w.begins(n) {
 		w.place(n, max(newParent, 0)+2)
 	}

@@ -181,7 +181,7 @@ func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reco
 	case s.State != bundle.Compliant, news:
 		return s.result()
 	}
-	return r.compare(ctx, a, p, s)
+	return r.compare(ctx, p, s)
 }
 
 func (s standing) result() reconcilers.Result {
@@ -197,7 +197,7 @@ func (s standing) result() reconcilers.Result {
 
 // compare runs the playbooks in check mode. A check that fails tells nothing about drift, and is common: check mode skips
 // commands, and a later task may need the output of one.
-func (r *Reconciler) compare(ctx context.Context, a reconcilers.Assignment, p place, s standing) reconcilers.Result {
+func (r *Reconciler) compare(ctx context.Context, p place, s standing) reconcilers.Result {
 	select {
 	case r.check <- struct{}{}:
 		defer func() { <-r.check }()

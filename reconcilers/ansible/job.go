@@ -105,10 +105,10 @@ func (j *job) list() string {
 	return strings.Join(j.names, ", ")
 }
 
-func (j *job) report(state bundle.State, reason, format string, args ...any) {
+func (j *job) report(state bundle.State, reason, text string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.phase = reconcilers.Result{State: state, Reason: reason, Message: reconcilers.Clip(j.list() + ": " + fmt.Sprintf(format, args...))}
+	j.phase = reconcilers.Result{State: state, Reason: reason, Message: reconcilers.Clip(j.list() + ": " + text)}
 }
 
 // begin starts a job. Before is true if the assignment's last job was busy when the call began: it is ended first.

@@ -118,11 +118,11 @@ func (b *bench) failing(t *testing.T, name string, content values) (a reconciler
 	return sealed(t, a), reason, words
 }
 
-func (b *bench) stalled(t *testing.T, name string, content values) (a reconcilers.Assignment, words string, finish func()) {
+func (b *bench) stalled(t *testing.T, content values) (a reconcilers.Assignment, words string, finish func()) {
 	t.Helper()
 	s, ok := b.Engine.(Staller)
 	require.True(t, ok, "%T is no Staller, and the case is not declared as one that it cannot have", b.Engine)
-	a = b.assign(t, name, content)
+	a = b.assign(t, "drone-east", content)
 	words, finish = s.Stall(t, a)
 	t.Cleanup(finish)
 	return sealed(t, a), words, finish

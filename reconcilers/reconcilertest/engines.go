@@ -14,7 +14,7 @@ import (
 // The cases of slow engines, and of engines that fail.
 
 func progress(t *testing.T, b *bench) {
-	a, words, finish := b.stalled(t, "drone-east", values{"alpha": "1"})
+	a, words, finish := b.stalled(t, values{"alpha": "1"})
 	r := b.Reconciler(t)
 	requireUnderWay(t, r.Apply(t.Context(), a), words)
 	requireUnderWay(t, r.Observe(t.Context(), a), words)
@@ -29,11 +29,11 @@ func progress(t *testing.T, b *bench) {
 
 func olderGreen(t *testing.T, b *bench) {
 	r := b.Reconciler(t)
-	one, _, finish := b.stalled(t, "drone-east", values{"alpha": "1"})
+	one, _, finish := b.stalled(t, values{"alpha": "1"})
 	res := r.Apply(t.Context(), one)
 	finish()
 	first := b.settle(t, r, one, res).Revision
-	two, words, finish := b.stalled(t, "drone-east", values{"alpha": "2"})
+	two, words, finish := b.stalled(t, values{"alpha": "2"})
 	requireUnderWay(t, r.Apply(t.Context(), two), words)
 	for range 3 {
 		res = r.Observe(t.Context(), two)
@@ -52,7 +52,7 @@ const (
 )
 
 func deadline(t *testing.T, b *bench) {
-	a, words, finish := b.stalled(t, "drone-east", values{"alpha": "1"})
+	a, words, finish := b.stalled(t, values{"alpha": "1"})
 	r := b.Reconciler(t)
 	for _, call := range []func(context.Context, reconcilers.Assignment) reconcilers.Result{r.Apply, r.Observe, r.Observe} {
 		requireUnderWay(t, b.within(t, callTime, a, call), words)

@@ -238,7 +238,7 @@ func TestWhatACutOffUpgradeHadBroughtGoes(t *testing.T) {
 	requireResult(t, zarftest.Settle(t, s.r, with("second"), true), bundle.Compliant, "")
 	require.NotNil(t, s.ConfigMap(t, "second"), "which a revision that failed holds too")
 
-	s.program.Order(t, zarftest.Die, "last")
+	s.program.Order(t, zarftest.DieLast, "")
 	requireResult(t, zarftest.Settle(t, s.r, with("third"), true), bundle.Failed, zarf.DeployFailed)
 	require.Equal(t, "pending-upgrade", s.newest(t))
 	requireResult(t, zarftest.Settle(t, s.r, with("second"), true), bundle.Compliant, "")

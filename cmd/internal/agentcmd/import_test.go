@@ -173,23 +173,20 @@ func TestWhichMediaAreTriedAgain(t *testing.T) {
 	with := func(v agent.Verdict, streams ...intake.Stream) imported {
 		return imported{name: "site.tar", status: status, result: agent.ImportResult{Result: agent.Result{Verdict: v}, Streams: streams}}
 	}
-	failed := errors.New("failed")
 	for name, test := range map[string]struct {
 		found medium.Found
 		done  imported
-		err   error
 		want  medium.Outcome
 	}{
-		"taken":                    {medium.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken)), nil, medium.Ended},
-		"partly taken":             {medium.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken), streamOf("b", intake.Refused)), failed, medium.Ended},
-		"refused":                  {medium.Found{Packages: 1}, with(agent.Refused, streamOf("a", intake.Refused)), failed, medium.Ended},
-		"no room for some":         {medium.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken), streamOf("b", intake.NoRoom)), failed, medium.Failed},
-		"pulled out":               {medium.Found{Packages: 1}, with(agent.Broken, streamOf("a", intake.Unfinished)), failed, medium.Failed},
-		"the agent does not run":   {medium.Found{Packages: 1}, imported{name: "site.tar"}, failed, medium.Failed},
-		"acknowledgements":         {medium.Found{Acks: []string{"a"}}, imported{status: status}, nil, medium.Ended},
-		"acknowledgements refused": {medium.Found{Acks: []string{"a"}}, imported{status: status}, failed, medium.Ended},
+		"taken":                  {medium.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken)), medium.Ended},
+		"partly taken":           {medium.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken), streamOf("b", intake.Refused)), medium.Ended},
+		"refused":                {medium.Found{Packages: 1}, with(agent.Refused, streamOf("a", intake.Refused)), medium.Ended},
+		"no room for some":       {medium.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken), streamOf("b", intake.NoRoom)), medium.Failed},
+		"pulled out":             {medium.Found{Packages: 1}, with(agent.Broken, streamOf("a", intake.Unfinished)), medium.Failed},
+		"the agent does not run": {medium.Found{Packages: 1}, imported{name: "site.tar"}, medium.Failed},
+		"acknowledgements":       {medium.Found{Acks: []string{"a"}}, imported{status: status}, medium.Ended},
 	} {
-		require.Equal(t, test.want, outcomeOf(test.found, test.done, []error{test.err, nil, nil}), name)
+		require.Equal(t, test.want, outcomeOf(test.found, test.done), name)
 	}
 }
 

@@ -91,7 +91,7 @@ func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string
 		_ = one.reportResult(cmd, c, done, failed)
 	}
 	printf("%s", line(dir, found, done, errs))
-	return outcomeOf(found, done, errs)
+	return outcomeOf(found, done)
 }
 
 // nothing says that a medium has no package, and which files were looked at.
@@ -151,7 +151,7 @@ func line(dir string, found medium.Found, done imported, errs []error) string {
 }
 
 // outcomeOf says whether a medium is to be tried again: where this machine, or the medium, has failed.
-func outcomeOf(found medium.Found, done imported, errs []error) medium.Outcome {
+func outcomeOf(found medium.Found, done imported) medium.Outcome {
 	switch {
 	case found.Packages == 0:
 		return medium.Ended

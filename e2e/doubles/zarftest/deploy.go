@@ -56,7 +56,7 @@ func (z *standIn) open() (client.Client, error) {
 func (z *standIn) deploy(source string) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
-	if _, ok := z.ordered(Idle); ok {
+	if z.ordered(Idle) {
 		return nil
 	}
 	f, c, digest, err := z.load(source, false)

@@ -126,7 +126,7 @@ func (h *helm) revise(ctx context.Context, revisions []corev1.Secret, deployed *
 			return err
 		}
 	}
-	h.dies("last")
+	h.dies(DieLast)
 	return h.write(ctx, number, "deployed", manifest)
 }
 

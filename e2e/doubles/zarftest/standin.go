@@ -77,9 +77,10 @@ type Order string
 
 // The orders.
 const (
-	// Die makes it vanish in the middle of a deploy, as by kill -9: the release is pending. With the argument "last" it
-	// vanishes before its last write, when the revision before is marked already.
+	// Die makes it vanish in the middle of a deploy, as by kill -9: the release is pending.
 	Die Order = "die"
+	// DieLast makes it vanish before its last write, when the revision before is marked already.
+	DieLast Order = "die-last"
 	// Hang makes it stop there until it is asked to end.
 	Hang Order = "hang"
 	// Version makes it print another version.
@@ -122,10 +123,10 @@ type standIn struct {
 	timeout                             time.Duration
 }
 
-// ordered returns an order's argument.
-func (z *standIn) ordered(o Order) (string, bool) {
-	data, err := os.ReadFile(filepath.Join(z.dir, string(o)))
-	return string(data), err == nil
+// ordered reports whether an order was given.
+func (z *standIn) ordered(o Order) bool {
+	_, err := os.Stat(filepath.Join(z.dir, string(o)))
+	return err == nil
 }
 
 func (z *standIn) main(args []string) error {
@@ -185,16 +186,16 @@ func (z *standIn) parse(args []string) error {
 
 // interrupted does what a test has ordered for the middle of a deploy.
 func (z *standIn) interrupted(ctx context.Context) {
-	z.dies("")
-	for _, hanging := z.ordered(Hang); hanging && ctx.Err() == nil; _, hanging = z.ordered(Hang) {
+	z.dies(Die)
+	for z.ordered(Hang) && ctx.Err() == nil {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// dies obeys the order to vanish there.
-func (z *standIn) dies(there string) {
-	if where, ok := z.ordered(Die); ok && where == there {
-		_ = os.Remove(filepath.Join(z.dir, string(Die)))
+// dies vanishes there if o was ordered.
+func (z *standIn) dies(o Order) {
+	if z.ordered(o) {
+		_ = os.Remove(filepath.Join(z.dir, string(o)))
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
 }
