@@ -2,6 +2,7 @@ package reconcilers
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -25,6 +26,11 @@ type Error struct {
 	// Fault is empty if the cause may pass by itself. The result is Pending then, and Failed otherwise.
 	Fault Fault
 	Err   error
+}
+
+// ReleaseError returns an error that another release could fix.
+func ReleaseError(reason, format string, args ...any) error {
+	return &Error{Reason: reason, Fault: FaultRelease, Err: fmt.Errorf(format, args...)}
 }
 
 func (e *Error) Error() string { return e.Err.Error() }

@@ -206,5 +206,5 @@ func notAnArchive(err error) error {
 
 // invalid returns the error for an artifact that cannot be put into a folder, whatever registry serves it.
 func invalid(format string, args ...any) error {
-	return failure(InvalidArtifact, format, args...)
+	return reconcilers.ReleaseError(InvalidArtifact, format, args...)
 }

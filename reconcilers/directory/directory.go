@@ -270,7 +270,7 @@ func readAssignment(ctx context.Context, a reconcilers.Assignment) (tree, error)
 	}
 	for name, f := range want {
 		if !f.regular() {
-			return nil, failure(InvalidAssignment, "%s is not a regular file", path.Join(a.Name, name))
+			return nil, reconcilers.ReleaseError(InvalidAssignment, "%s is not a regular file", path.Join(a.Name, name))
 		}
 	}
 	return want, nil
@@ -279,7 +279,7 @@ func readAssignment(ctx context.Context, a reconcilers.Assignment) (tree, error)
 // checkName refuses names that are not one visible folder of the root.
 func checkName(name string) error {
 	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/\`) || !filepath.IsLocal(name) {
-		return failure(InvalidAssignment, "assignment name %q is not a folder name", name)
+		return reconcilers.ReleaseError(InvalidAssignment, "assignment name %q is not a folder name", name)
 	}
 	return nil
 }

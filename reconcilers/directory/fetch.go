@@ -95,7 +95,7 @@ func (r *Reconciler) fetchArchive(ctx context.Context, a reconcilers.Assignment,
 			return nil, err
 		}
 		if sum.Digest() != l.Digest {
-			return nil, failure(ArtifactMismatch, "the archive on this machine was changed before it was unpacked")
+			return nil, reconcilers.ReleaseError(ArtifactMismatch, "the archive on this machine was changed before it was unpacked")
 		}
 		return parts, nil
 	})
@@ -280,7 +280,7 @@ func (l layer) receive(ctx context.Context, src bundle.Source, to *os.Root, limi
 		return nil, restErr
 	}
 	if in.read != l.Size || sum.Digest() != l.Digest {
-		return nil, failure(ArtifactMismatch, "the registry served %d bytes with digest %s, wanted were %d with %s", in.read, sum.Digest(), l.Size, l.Digest)
+		return nil, reconcilers.ReleaseError(ArtifactMismatch, "the registry served %d bytes with digest %s, wanted were %d with %s", in.read, sum.Digest(), l.Size, l.Digest)
 	}
 	return parts, err
 }

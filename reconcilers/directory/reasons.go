@@ -28,11 +28,6 @@ const (
 	DiskError           = "DiskError"           // pending
 )
 
-// failure is an error that another release could mend.
-func failure(reason, format string, args ...any) error {
-	return &reconcilers.Error{Reason: reason, Fault: reconcilers.FaultRelease, Err: fmt.Errorf(format, args...)}
-}
-
 // notOurs is the error of a name in the root that somebody else's files have.
 func notOurs(format string, args ...any) error {
 	return &reconcilers.Error{Reason: NotOurs, Fault: reconcilers.FaultSite, Err: fmt.Errorf(format, args...)}

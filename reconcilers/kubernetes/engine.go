@@ -181,7 +181,7 @@ func (s *session) explain(u *unstructured.Unstructured, err error) error {
 	if len(fields) == 0 {
 		return err
 	}
-	return failure(VersionNotServed, "%s: %s is written for %s, and %s, which the cluster serves, lacks %s",
+	return reconcilers.ReleaseError(VersionNotServed, "%s: %s is written for %s, and %s, which the cluster serves, lacks %s",
 		s.plan.origins[id], utils.FmtUnstructured(u), from, u.GroupVersionKind().Version, strings.Join(fields, ", "))
 }
 

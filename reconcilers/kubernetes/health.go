@@ -22,7 +22,7 @@ func (p *plan) expect(conditions []string) error {
 	for _, text := range conditions {
 		c, err := manifests.ParseHealth(text)
 		if err != nil {
-			return failure(InvalidHealth, "health condition: %w", err)
+			return reconcilers.ReleaseError(InvalidHealth, "health condition: %w", err)
 		}
 		found := false
 		for _, m := range p.objects {
@@ -32,7 +32,7 @@ func (p *plan) expect(conditions []string) error {
 			}
 		}
 		if !found {
-			return failure(InvalidHealth, "health condition %s: %s", c, unconcerned(c))
+			return reconcilers.ReleaseError(InvalidHealth, "health condition %s: %s", c, unconcerned(c))
 		}
 	}
 	return nil

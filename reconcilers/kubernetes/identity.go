@@ -74,7 +74,7 @@ func accountOf(a bundle.Assignment, insist bool) (who account, err error) {
 }
 
 func forbidden(format string, args ...any) error {
-	return failure(Forbidden, format, args...)
+	return reconcilers.ReleaseError(Forbidden, format, args...)
 }
 
 // maxAccounts bounds the clients that are kept, at some KiB each. A new one costs no request.

@@ -208,7 +208,7 @@ func (p *pass) stake(ctx context.Context, m manifest) error {
 		m.SetLabels(labels)
 		p.ours[m.id()] = live != nil
 	case owner != "" && !entryOf(m, false).isNamespace():
-		return failure(Conflict, "%s: %s belongs to assignment %s (take it out of one of the two)", m.origin, m.subject(), owner)
+		return reconcilers.ReleaseError(Conflict, "%s: %s belongs to assignment %s (take it out of one of the two)", m.origin, m.subject(), owner)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/wherry-dev/wherry/bundle/manifests"
+	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // plan is the desired state of an assignment: its manifests, in the namespaces and versions in which they are
@@ -110,7 +111,7 @@ func (p *plan) adapt(ctx context.Context, mapping mapper, m manifest) (from stri
 	}
 	switch {
 	case meta.IsNoMatchError(err):
-		return "", failure(KindNotServed, "%s: %s: the cluster does not serve %s: %s", m.origin, m.subject(), gvk.GroupKind(), p.engine.Install)
+		return "", reconcilers.ReleaseError(KindNotServed, "%s: %s: the cluster does not serve %s: %s", m.origin, m.subject(), gvk.GroupKind(), p.engine.Install)
 	case err != nil:
 		return "", err
 	case served.GroupVersionKind == gvk:

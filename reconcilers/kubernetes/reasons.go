@@ -57,12 +57,9 @@ const (
 // waiting is an error whose cause may pass.
 func waiting(reason string, err error) error { return &reconcilers.Error{Reason: reason, Err: err} }
 
-// failure is an error that another release could fix.
-func failure(reason, format string, args ...any) error {
-	return &reconcilers.Error{Reason: reason, Fault: reconcilers.FaultRelease, Err: fmt.Errorf(format, args...)}
+func invalid(format string, args ...any) error {
+	return reconcilers.ReleaseError(InvalidManifest, format, args...)
 }
-
-func invalid(format string, args ...any) error { return failure(InvalidManifest, format, args...) }
 
 // failed returns the result of a call that ended with err. With an engine, a missing kind is the site's fault: usually it
 // is the engine's own, and the engine has to be installed.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
+	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 const argoGroup = "argoproj.io"
@@ -27,7 +28,7 @@ const (
 func Argo(in Input, namespace string) (Result, error) {
 	r := begin(in)
 	if sets := r.byKind(argoGroup, "ApplicationSet"); len(sets) > 0 {
-		return Result{}, failure(SourceNotServed, "%s makes Applications on the cluster, and their sources cannot be replaced: have the template write the Application itself, or set delivery to reference", subject(sets[0]))
+		return Result{}, reconcilers.ReleaseError(SourceNotServed, "%s makes Applications on the cluster, and their sources cannot be replaced: have the template write the Application itself, or set delivery to reference", subject(sets[0]))
 	}
 	users := r.byKind(argoGroup, "Application")
 	if len(users) == 0 {
@@ -55,7 +56,7 @@ func (r *rewriting) serveApplications(users []*unstructured.Unstructured, namesp
 		case i == 0:
 			repo = other
 		case other != repo:
-			return failure(SourceNotServed, "the assignment's Applications take their content from two repositories, %s and %s, and embedded content can replace only one", plainURL(repo), plainURL(other))
+			return reconcilers.ReleaseError(SourceNotServed, "the assignment's Applications take their content from two repositories, %s and %s, and embedded content can replace only one", plainURL(repo), plainURL(other))
 		}
 	}
 	folders, err := r.folders(paths)

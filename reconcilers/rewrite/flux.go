@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // Groups of Flux's kinds.
@@ -82,12 +84,12 @@ func (r *rewriting) serveKustomizations(users []*unstructured.Unstructured) erro
 	for _, o := range users {
 		paths = append(paths, text(o, "spec", "path"))
 		if other := r.referenceAt(o, "spec", "sourceRef"); other != source {
-			return failure(SourceNotServed, "the assignment's Kustomizations take their content from two sources, %s and %s, and embedded content can replace only one", source, other)
+			return reconcilers.ReleaseError(SourceNotServed, "the assignment's Kustomizations take their content from two sources, %s and %s, and embedded content can replace only one", source, other)
 		}
 	}
 	i := r.find(source)
 	if i < 0 || !slices.Contains([]string{"GitRepository", "OCIRepository", "Bucket"}, source.kind) {
-		return failure(SourceNotServed, "%s takes its content from %s, and embedded content cannot replace that: the source has to be a GitRepository, an OCIRepository or a Bucket among the objects of the assignment", subject(users[0]), source)
+		return reconcilers.ReleaseError(SourceNotServed, "%s takes its content from %s, and embedded content cannot replace that: the source has to be a GitRepository, an OCIRepository or a Bucket among the objects of the assignment", subject(users[0]), source)
 	}
 	folders, err := r.folders(paths)
 	if err != nil {

@@ -130,7 +130,7 @@ func (h *helm) release(o *unstructured.Unstructured, namespace string) (file, fr
 		source = r.referenceAt(o, "spec", "chartRef")
 		at := h.find(source)
 		if at == nil {
-			return "", "", failure(ChartNotEmbedded, "%s takes its chart from %s, which is not among the objects of the assignment", subject(o), source)
+			return "", "", reconcilers.ReleaseError(ChartNotEmbedded, "%s takes its chart from %s, which is not among the objects of the assignment", subject(o), source)
 		}
 		h.unused = append(h.unused, source)
 		if source.kind == "HelmChart" {
@@ -145,7 +145,7 @@ func (h *helm) release(o *unstructured.Unstructured, namespace string) (file, fr
 	h.unused = append(h.unused, source)
 	named := source.kind == "HelmRepository" // others name a folder or a repository, which may be called otherwise
 	if file, err = h.match(path.Base(name), version, named); err != nil {
-		return "", "", failure(ChartNotEmbedded, "%s: %w", subject(o), err)
+		return "", "", reconcilers.ReleaseError(ChartNotEmbedded, "%s: %w", subject(o), err)
 	}
 	spec := specOf(o)
 	delete(spec, "chart")

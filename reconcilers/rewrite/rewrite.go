@@ -212,7 +212,7 @@ func (r *rewriting) folders(paths []string) (map[string]string, error) {
 		below := strings.TrimPrefix(strings.TrimPrefix(p, common), "/")
 		found := slices.IndexFunc([]string{p, below}, r.hasFolder)
 		if found < 0 {
-			return nil, failure(SourceNotServed, "several objects take different folders of one source, and folder %q is not among the embedded manifests: point the target's manifests at a folder that has all of them", paths[i])
+			return nil, reconcilers.ReleaseError(SourceNotServed, "several objects take different folders of one source, and folder %q is not among the embedded manifests: point the target's manifests at a folder that has all of them", paths[i])
 		}
 		out[paths[i]] = path.Join(".", []string{p, below}[found])
 	}
@@ -234,10 +234,6 @@ func commonFolder(paths []string) string {
 		common = common[:n]
 	}
 	return strings.Join(common, "/")
-}
-
-func failure(reason, format string, args ...any) error {
-	return &reconcilers.Error{Reason: reason, Fault: reconcilers.FaultRelease, Err: fmt.Errorf(format, args...)}
 }
 
 func subject(o *unstructured.Unstructured) string {
