@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/bundle/duration"
 )
 
@@ -106,7 +107,7 @@ func (l *line) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	if l.down() {
 		return nil, errDown
 	}
-	if err := wait(ctx, l.Link.RoundTrip); err != nil {
+	if err := retry.Sleep(ctx, l.Link.RoundTrip); err != nil {
 		return nil, err
 	}
 	end := l.connections.take(ctx)
@@ -137,7 +138,7 @@ type attempts struct {
 
 func (a attempts) RoundTrip(req *http.Request) (*http.Response, error) {
 	s := a.serviceOf(req.URL.Host)
-	if err := wait(req.Context(), a.Link.RoundTrip); err != nil {
+	if err := retry.Sleep(req.Context(), a.Link.RoundTrip); err != nil {
 		return nil, err
 	}
 	resp, err := a.next.RoundTrip(req)
@@ -235,19 +236,4 @@ func (p *pace) take(n int, bitsPerSecond int64) {
 	}
 	p.free = p.free.Add(time.Duration(float64(n) * 8 / float64(bitsPerSecond) * float64(time.Second)))
 	time.Sleep(p.free.Sub(now))
-}
-
-// wait returns after d, or with the error of ctx.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

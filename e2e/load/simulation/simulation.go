@@ -22,6 +22,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub"
@@ -149,7 +150,7 @@ func (s *simulation) install(ctx context.Context) error {
 // start begins the loop of a cluster's agent after a while.
 func (s *simulation) start(c *cluster, after time.Duration) {
 	s.agents.Go(func() {
-		if wait(s.running, after) == nil {
+		if retry.Sleep(s.running, after) == nil {
 			_ = c.agent.Run(s.running) // it has neither a socket nor a listener, of which an error would be
 		}
 	})
