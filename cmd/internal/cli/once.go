@@ -72,5 +72,5 @@ func repeated(cmd *cobra.Command, invalid *pflag.InvalidValueError) error {
 	if !errors.As(invalid, &twice) {
 		return nil
 	}
-	return Fail(Usage, fmt.Errorf("--%s is %w", invalid.GetFlag().Name, twice), "it takes one value; "+helpHint(cmd))
+	return Fail(Usage, fmt.Errorf("--%s is %w", invalid.GetFlag().Name, twice), "it takes one value; "+HelpHint(cmd))
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 )
 
-func helpHint(cmd *cobra.Command) string { return fmt.Sprintf("see %q", cmd.CommandPath()+" --help") }
+// HelpHint names the help of cmd.
+func HelpHint(cmd *cobra.Command) string { return fmt.Sprintf("see %q", cmd.CommandPath()+" --help") }
 
 // usageHint shows how cmd is used.
 func usageHint(cmd *cobra.Command) string {
-	return strings.TrimSuffix(cmd.UseLine(), " [flags]") + "; " + helpHint(cmd)
+	return strings.TrimSuffix(cmd.UseLine(), " [flags]") + "; " + HelpHint(cmd)
 }
 
 // checkArguments has commands that refuse their arguments say which they take. Those that only group others refuse
@@ -89,7 +90,7 @@ const maxDistance = 2
 
 func wrongArguments(cmd *cobra.Command, args []string, err error) error {
 	if len(args) > 0 && cmd.HasSubCommands() {
-		hint := helpHint(cmd)
+		hint := HelpHint(cmd)
 		cmd.SuggestionsMinimumDistance = maxDistance
 		if similar := cmd.SuggestionsFor(args[0]); args[0] != "" && len(similar) > 0 { // all begin with nothing
 			hint = fmt.Sprintf("did you mean %s? Else %s", strings.Join(similar, " or "), hint)
@@ -169,7 +170,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 		err = fmt.Errorf("unknown flag --%s", unknown.GetSpecifiedName())
 		if near := show.Nearest(unknown.GetSpecifiedName(), known); near != "" {
-			return Fail(Usage, err, fmt.Sprintf("did you mean --%s? Else %s", near, helpHint(cmd)))
+			return Fail(Usage, err, fmt.Sprintf("did you mean --%s? Else %s", near, HelpHint(cmd)))
 		}
 	case errors.As(err, &without):
 		err = fmt.Errorf("--%s needs a value", without.GetFlag().Name)

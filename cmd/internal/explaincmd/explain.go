@@ -55,7 +55,7 @@ More: wherry help sources, release-names`,
 			case docs.IsReason(args[0]):
 				return x.printReason(cmd, args[0])
 			}
-			return cli.Fail(cli.Usage, fmt.Errorf("unknown command or code %q", args[0]), seeHelp(cmd))
+			return cli.Fail(cli.Usage, fmt.Errorf("unknown command or code %q", args[0]), cli.HelpHint(cmd))
 		},
 		ValidArgsFunction: x.source.CompleteAssignments,
 	}
@@ -83,11 +83,11 @@ func (x *question) explain(cmd *cobra.Command, args []string) error {
 		if x.from != "" {
 			usage = "TYPE/TARGET [KEY] with --from"
 		}
-		return cli.Fail(cli.Usage, fmt.Errorf("expected %s", usage), seeHelp(cmd))
+		return cli.Fail(cli.Usage, fmt.Errorf("expected %s", usage), cli.HelpHint(cmd))
 	}
 	var slash bool
 	if x.clusterType, x.target, slash = strings.Cut(args[pair], "/"); !slash || x.clusterType == "" || x.target == "" || strings.Contains(x.target, "/") {
-		return cli.Fail(cli.Usage, fmt.Errorf("%q is not TYPE/TARGET", args[pair]), seeHelp(cmd))
+		return cli.Fail(cli.Usage, fmt.Errorf("%q is not TYPE/TARGET", args[pair]), cli.HelpHint(cmd))
 	}
 	x.rest = args[pair+1:]
 	if x.from != "" {

@@ -91,7 +91,7 @@ func (x *question) take(cmd *cobra.Command, args, named []string) error {
 		usage += ", " + n
 	}
 	wrong := func() error {
-		return cli.Fail(cli.Usage, fmt.Errorf("%s: %s", show.Count(len(args), "argument"), usage), seeHelp(cmd))
+		return cli.Fail(cli.Usage, fmt.Errorf("%s: %s", show.Count(len(args), "argument"), usage), cli.HelpHint(cmd))
 	}
 	left := args
 	if x.from == "" {
@@ -116,8 +116,6 @@ func (x *question) take(cmd *cobra.Command, args, named []string) error {
 	}
 	return nil
 }
-
-func seeHelp(cmd *cobra.Command) string { return fmt.Sprintf("see %q", cmd.CommandPath()+" --help") }
 
 // released opens the bundle and explains it.
 func (x *question) released(cmd *cobra.Command, explain func(*cobra.Command, *catalog.Released) error) error {
