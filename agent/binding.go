@@ -121,7 +121,7 @@ func (s *State) Rebind(to Rebinding, now time.Time) (r Rebound, err error) {
 		}
 		r.After = to.from(r.Before, configured)
 		if chain := s.trust.Chain(); len(chain) > 0 && chain.Current().Platform != r.After.Platform {
-			refusal = &bundle.Refusal{Reason: bundle.WrongPlatform, Message: fmt.Sprintf("the trust document is for platform %q: another platform is another state folder", chain.Current().Platform)}
+			refusal = bundle.Refuse(bundle.WrongPlatform, "the trust document is for platform %q: another platform is another state folder", chain.Current().Platform)
 			return false, nil
 		}
 		if r.After == r.Before {

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -117,7 +116,7 @@ func canOpen(paths []string) error {
 
 // importSite is Import. What is copied ends with asked, the pass with ctx. Last means that the process ends after it.
 func (a *Agent) importSite(ctx, asked context.Context, request ImportRequest, last bool) ImportResult {
-	request.AllowExpired = bundle.Clip(strings.Join(strings.Fields(request.AllowExpired), " "))
+	request.AllowExpired = bundle.OneLine(request.AllowExpired)
 	taken, err := a.takeSite(asked, request)
 	out := idle
 	if len(taken.offers) == 0 && taken.changed {

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -26,7 +25,7 @@ type Resumed struct {
 // Pause asks that nothing in the cluster be changed from now on, for the given time, or until Resume where that
 // is zero. One that is in force gets the new reason and end, and keeps its beginning.
 func (s *State) Pause(reason string, lasting time.Duration, now time.Time) (freeze.Pause, error) {
-	next := freeze.Pause{At: state.Stamp(now), Reason: bundle.Clip(strings.Join(strings.Fields(reason), " "))}
+	next := freeze.Pause{At: state.Stamp(now), Reason: bundle.OneLine(reason)}
 	if lasting > 0 {
 		next.Until = state.Stamp(now.Add(lasting))
 	}

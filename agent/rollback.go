@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -109,8 +108,7 @@ type RolledBack struct {
 // content. It does not lower the highest accepted place. Errors wrap ErrNotAccepted, ErrNewest,
 // ErrNotAllowed or ErrAmbiguous.
 func (s *State) RollBack(w Wish, now time.Time) (RolledBack, error) {
-	line := func(s string) string { return bundle.Clip(strings.Join(strings.Fields(s), " ")) }
-	h := &hold{By: line(w.By), Reason: line(w.Reason), At: state.Stamp(now)}
+	h := &hold{By: bundle.OneLine(w.By), Reason: bundle.OneLine(w.Reason), At: state.Stamp(now)}
 	var refusal error
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		m, err := s.recall(tx)

@@ -50,7 +50,7 @@ func writeBlob(tw *tar.Writer, b blob, buffers *buffers) error {
 		return err
 	}
 	if !verifier.Verified() {
-		return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("content of blob %s has another digest", b.desc.Digest)}
+		return bundle.Refuse(bundle.DigestMismatch, "content of blob %s has another digest", b.desc.Digest)
 	}
 	return nil
 }

@@ -157,15 +157,15 @@ func ParseArtifacts(data []byte) ([]Artifact, error) {
 	for n := 1; lines.Scan(); n++ {
 		var a Artifact
 		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
-			return nil, refuse(BadContent, "%s:%d: %v", ArtifactsPath, n, err)
+			return nil, Refuse(BadContent, "%s:%d: %v", ArtifactsPath, n, err)
 		}
 		if a.Type == "" || a.Reference == "" || a.Size < 0 {
-			return nil, refuse(BadContent, "%s:%d: an artifact needs a type, a reference and no negative size", ArtifactsPath, n)
+			return nil, Refuse(BadContent, "%s:%d: an artifact needs a type, a reference and no negative size", ArtifactsPath, n)
 		}
 		list = append(list, a)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, refuse(BadContent, "%s: %v", ArtifactsPath, err)
+		return nil, Refuse(BadContent, "%s: %v", ArtifactsPath, err)
 	}
 	return list, nil
 }

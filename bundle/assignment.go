@@ -287,24 +287,24 @@ func ParseAssignments(data []byte) ([]Assignment, error) {
 	for n := 1; lines.Scan(); n++ {
 		var a Assignment
 		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
-			return nil, refuse(BadContent, "%s:%d: %v", AssignmentsPath, n, err)
+			return nil, Refuse(BadContent, "%s:%d: %v", AssignmentsPath, n, err)
 		}
 		if a.Name == "" || strings.HasPrefix(a.Name, ".") || strings.ContainsAny(a.Name, "/\\\x00") {
-			return nil, refuse(BadContent, "%s:%d: assignment name %q is not a folder name", AssignmentsPath, n, a.Name)
+			return nil, Refuse(BadContent, "%s:%d: assignment name %q is not a folder name", AssignmentsPath, n, a.Name)
 		}
 		if seen[a.Name] {
-			return nil, refuse(BadContent, "%s:%d: assignment %q is listed twice", AssignmentsPath, n, a.Name)
+			return nil, Refuse(BadContent, "%s:%d: assignment %q is listed twice", AssignmentsPath, n, a.Name)
 		}
 		for _, f := range a.Fetched {
 			if err := f.Digest.Validate(); err != nil {
-				return nil, refuse(BadContent, "%s:%d: artifact %s of assignment %q: %v", AssignmentsPath, n, f.Reference, a.Name, err)
+				return nil, Refuse(BadContent, "%s:%d: artifact %s of assignment %q: %v", AssignmentsPath, n, f.Reference, a.Name, err)
 			}
 		}
 		seen[a.Name] = true
 		as = append(as, a)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, refuse(BadContent, "%s: %v", AssignmentsPath, err)
+		return nil, Refuse(BadContent, "%s: %v", AssignmentsPath, err)
 	}
 	return as, nil
 }

@@ -211,13 +211,13 @@ func (d Decision) Marshal() ([]byte, error) {
 func ParseDecision(body []byte) (Decision, error) {
 	var d Decision
 	if err := json.Unmarshal(body, &d); err != nil {
-		return Decision{}, refuse(BadContent, "decision: %v", err)
+		return Decision{}, Refuse(BadContent, "decision: %v", err)
 	}
 	if d.Schema > DecisionSchema {
-		return Decision{}, refuse(UnsupportedSchema, "decision has schema %d, this version reads %d: %s", d.Schema, DecisionSchema, tooNew)
+		return Decision{}, Refuse(UnsupportedSchema, "decision has schema %d, this version reads %d: %s", d.Schema, DecisionSchema, tooNew)
 	}
 	if err := d.check(); err != nil {
-		return Decision{}, refuse(BadContent, "%v", err)
+		return Decision{}, Refuse(BadContent, "%v", err)
 	}
 	return d, nil
 }
@@ -360,25 +360,25 @@ func SealDecision(d Decision, key signature.Signer) ([]byte, error) {
 // either. Its errors are of type *Refusal.
 func ReadDecision(envelope []byte) (d Decision, keyID string, err error) {
 	if len(envelope) > MaxDecisionBytes {
-		return d, "", refuse(TooLarge, "decision of %d bytes, at most %d are allowed", len(envelope), MaxDecisionBytes)
+		return d, "", Refuse(TooLarge, "decision of %d bytes, at most %d are allowed", len(envelope), MaxDecisionBytes)
 	}
 	var env dsse.Envelope
 	if err := json.Unmarshal(envelope, &env); err != nil {
-		return d, "", refuse(BadContent, "decision's envelope: %v", err)
+		return d, "", Refuse(BadContent, "decision's envelope: %v", err)
 	}
 	switch {
 	case isNewer(env.PayloadType, PayloadTypeDecision):
-		return d, "", refuse(UnsupportedSchema, "envelope holds %q: %s", env.PayloadType, tooNew)
+		return d, "", Refuse(UnsupportedSchema, "envelope holds %q: %s", env.PayloadType, tooNew)
 	case env.PayloadType != PayloadTypeDecision:
-		return d, "", refuse(BadContent, "envelope holds %q, not a decision", env.PayloadType)
+		return d, "", Refuse(BadContent, "envelope holds %q, not a decision", env.PayloadType)
 	case len(env.Signatures) != 1:
-		return d, "", refuse(Unsigned, "decision has %d signatures, and is to have one", len(env.Signatures))
+		return d, "", Refuse(Unsigned, "decision has %d signatures, and is to have one", len(env.Signatures))
 	case !hexKeyID.MatchString(env.Signatures[0].KeyID):
-		return d, "", refuse(BadContent, "decision's signature names the key %q", env.Signatures[0].KeyID)
+		return d, "", Refuse(BadContent, "decision's signature names the key %q", env.Signatures[0].KeyID)
 	}
 	body, err := env.DecodeB64Payload()
 	if err != nil {
-		return d, "", refuse(BadContent, "decision's envelope: %v", err)
+		return d, "", Refuse(BadContent, "decision's envelope: %v", err)
 	}
 	d, err = ParseDecision(body)
 	return d, env.Signatures[0].KeyID, err
@@ -419,10 +419,10 @@ func FetchDecision(ctx context.Context, src Source, tag string) ([]byte, error) 
 	}
 	var m ocispec.Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, refuse(BadContent, "decision %s: manifest: %v", tag, err)
+		return nil, Refuse(BadContent, "decision %s: manifest: %v", tag, err)
 	}
 	if m.ArtifactType != PayloadTypeDecision || m.Config.MediaType != PayloadTypeDecision {
-		return nil, refuse(BadContent, "manifest %s has artifactType %q and config %q: no decision", desc.Digest, m.ArtifactType, m.Config.MediaType)
+		return nil, Refuse(BadContent, "manifest %s has artifactType %q and config %q: no decision", desc.Digest, m.ArtifactType, m.Config.MediaType)
 	}
 	envelope, err := ReadBlob(ctx, src, m.Config, MaxDecisionBytes)
 	if err != nil {

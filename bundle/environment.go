@@ -118,32 +118,32 @@ func (r EnvironmentRecord) Marshal() ([]byte, error) {
 func ParseEnvironmentRecord(data []byte) (EnvironmentRecord, error) {
 	var r EnvironmentRecord
 	if err := json.Unmarshal(data, &r); err != nil {
-		return EnvironmentRecord{}, refuse(BadContent, "environment record: %v", err)
+		return EnvironmentRecord{}, Refuse(BadContent, "environment record: %v", err)
 	}
 	switch {
 	case r.Schema != EnvironmentSchema:
-		return EnvironmentRecord{}, refuse(BadContent, "environment record has schema %d, this version reads %d", r.Schema, EnvironmentSchema)
+		return EnvironmentRecord{}, Refuse(BadContent, "environment record has schema %d, this version reads %d", r.Schema, EnvironmentSchema)
 	case r.Platform == "" || r.Environment == "":
-		return EnvironmentRecord{}, refuse(BadContent, "environment record lacks platform or environment")
+		return EnvironmentRecord{}, Refuse(BadContent, "environment record lacks platform or environment")
 	case r.Sequence < 1 || r.Epoch < 0:
-		return EnvironmentRecord{}, refuse(BadContent, "environment record has epoch %d and sequence %d", r.Epoch, r.Sequence)
+		return EnvironmentRecord{}, Refuse(BadContent, "environment record has epoch %d and sequence %d", r.Epoch, r.Sequence)
 	}
 	for name, d := range r.ClusterTypes {
 		if err := d.Validate(); err != nil {
-			return EnvironmentRecord{}, refuse(BadContent, "environment record: cluster type %q: %v", name, err)
+			return EnvironmentRecord{}, Refuse(BadContent, "environment record: cluster type %q: %v", name, err)
 		}
 	}
 	if len(r.Undone) > MaxUndone {
-		return EnvironmentRecord{}, refuse(BadContent, "environment record lists %d times that something was undone, at most %d are allowed", len(r.Undone), MaxUndone)
+		return EnvironmentRecord{}, Refuse(BadContent, "environment record lists %d times that something was undone, at most %d are allowed", len(r.Undone), MaxUndone)
 	}
 	for _, u := range r.Undone {
 		if u.Reason != "" && CheckMessage(u.Reason) != nil || u.BaseCommit != "" && !plainName(u.BaseCommit) {
-			return EnvironmentRecord{}, refuse(BadContent, "environment record has a reason or a commit of what was undone with control characters, or too long")
+			return EnvironmentRecord{}, Refuse(BadContent, "environment record has a reason or a commit of what was undone with control characters, or too long")
 		}
 		for name, all := range u.Contents {
 			for _, d := range all {
 				if err := d.Validate(); err != nil {
-					return EnvironmentRecord{}, refuse(BadContent, "environment record: what was undone of cluster type %q: %v", name, err)
+					return EnvironmentRecord{}, Refuse(BadContent, "environment record: what was undone of cluster type %q: %v", name, err)
 				}
 			}
 		}
@@ -151,7 +151,7 @@ func ParseEnvironmentRecord(data []byte) (EnvironmentRecord, error) {
 	for name, rings := range r.Rings {
 		for ring, d := range rings {
 			if err := d.Validate(); err != nil || ring == "" {
-				return EnvironmentRecord{}, refuse(BadContent, "environment record: cluster type %q, ring %q: %v", name, ring, err)
+				return EnvironmentRecord{}, Refuse(BadContent, "environment record: cluster type %q, ring %q: %v", name, ring, err)
 			}
 		}
 	}
@@ -223,10 +223,10 @@ func ReadEnvironment(ctx context.Context, src Source, manifest ocispec.Descripto
 	}
 	var m ocispec.Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, refuse(BadContent, "manifest %s: %v", manifest.Digest, err)
+		return nil, Refuse(BadContent, "manifest %s: %v", manifest.Digest, err)
 	}
 	if m.ArtifactType != MediaTypeEnvironment || m.Config.MediaType != MediaTypeEnvironment {
-		return nil, refuse(BadContent, "manifest %s has artifactType %q and config %q: no environment record",
+		return nil, Refuse(BadContent, "manifest %s has artifactType %q and config %q: no environment record",
 			manifest.Digest, m.ArtifactType, m.Config.MediaType)
 	}
 	doc, err := ReadBlob(ctx, src, m.Config, MaxEnvironmentBytes)

@@ -47,6 +47,7 @@ func (r *Refusal) Error() string { return string(r.Reason) + ": " + r.Message }
 // Is makes errors.Is(err, ErrTooLarge) true for refusals with the reason TooLarge.
 func (r *Refusal) Is(target error) bool { return target == ErrTooLarge && r.Reason == TooLarge }
 
-func refuse(reason Reason, format string, args ...any) *Refusal {
+// Refuse returns a refusal with a message that is short enough for a report.
+func Refuse(reason Reason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: reason, Message: Clip(fmt.Sprintf(format, args...))}
 }

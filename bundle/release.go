@@ -101,32 +101,32 @@ func (r Release) Marshal() ([]byte, error) {
 // ParseRelease reads and checks a release document. Its errors are of type *Refusal.
 func ParseRelease(data []byte) (Release, error) {
 	if len(data) > MaxReleaseBytes {
-		return Release{}, refuse(TooLarge, "release document has %d bytes, at most %d are allowed", len(data), MaxReleaseBytes)
+		return Release{}, Refuse(TooLarge, "release document has %d bytes, at most %d are allowed", len(data), MaxReleaseBytes)
 	}
 	var r Release
 	if err := json.Unmarshal(data, &r); err != nil {
-		return Release{}, refuse(BadContent, "release document: %v", err)
+		return Release{}, Refuse(BadContent, "release document: %v", err)
 	}
 	if r.Number < 0 || r.Number > maxNumber {
 		r.Number = 0 // it is only for people, so no reason to refuse the release
 	}
 	switch {
 	case r.Schema > ReleaseSchema:
-		return Release{}, refuse(UnsupportedSchema, "release document has schema %d, this version reads %d: %s", r.Schema, ReleaseSchema, tooNew)
+		return Release{}, Refuse(UnsupportedSchema, "release document has schema %d, this version reads %d: %s", r.Schema, ReleaseSchema, tooNew)
 	case r.Schema != ReleaseSchema:
-		return Release{}, refuse(BadContent, "release document has schema %d, this version reads %d", r.Schema, ReleaseSchema)
+		return Release{}, Refuse(BadContent, "release document has schema %d, this version reads %d", r.Schema, ReleaseSchema)
 	case r.Platform == "" || r.Environment == "" || r.ClusterType == "":
-		return Release{}, refuse(BadContent, "release document lacks platform, environment or clusterType")
+		return Release{}, Refuse(BadContent, "release document lacks platform, environment or clusterType")
 	case r.Sequence < 1 || r.Epoch < 0:
-		return Release{}, refuse(BadContent, "release document has epoch %d and sequence %d", r.Epoch, r.Sequence)
+		return Release{}, Refuse(BadContent, "release document has epoch %d and sequence %d", r.Epoch, r.Sequence)
 	case r.IssuedAt.IsZero() || r.ExpiresAt.Before(r.IssuedAt):
-		return Release{}, refuse(BadContent, "release document has issuedAt %s and expiresAt %s", r.IssuedAt, r.ExpiresAt)
+		return Release{}, Refuse(BadContent, "release document has issuedAt %s and expiresAt %s", r.IssuedAt, r.ExpiresAt)
 	case len(r.Platforms) > MaxPlatforms || slices.ContainsFunc(r.Platforms, func(p string) bool { return CheckPlatform(p) != nil }):
-		return Release{}, refuse(BadContent, "release document has platforms %.200q", r.Platforms)
+		return Release{}, Refuse(BadContent, "release document has platforms %.200q", r.Platforms)
 	case r.Content.DiffID.Validate() != nil || r.Content.Size < 0 || r.Content.Files < 0:
-		return Release{}, refuse(BadContent, "release document has no valid content")
+		return Release{}, Refuse(BadContent, "release document has no valid content")
 	case r.Content.Size > MaxTreeBytes || r.Content.Files > MaxFiles:
-		return Release{}, refuse(TooLarge, "tree of %d files and %d bytes: at most %d and %d are allowed",
+		return Release{}, Refuse(TooLarge, "tree of %d files and %d bytes: at most %d and %d are allowed",
 			r.Content.Files, r.Content.Size, MaxFiles, MaxTreeBytes)
 	}
 	return r, nil
@@ -177,22 +177,22 @@ func (e Expect) Check(r Release, d digest.Digest) error {
 	order := OrderOf(r, d)
 	switch {
 	case r.Platform != e.Platform:
-		return refuse(WrongPlatform, "release is for platform %q, this agent belongs to %q", r.Platform, e.Platform)
+		return Refuse(WrongPlatform, "release is for platform %q, this agent belongs to %q", r.Platform, e.Platform)
 	case r.Environment != e.Environment:
-		return refuse(WrongEnvironment, "release is for environment %q, this agent belongs to %q", r.Environment, e.Environment)
+		return Refuse(WrongEnvironment, "release is for environment %q, this agent belongs to %q", r.Environment, e.Environment)
 	case r.ClusterType != e.ClusterType:
-		return refuse(WrongClusterType, "release is for cluster type %q, this agent is a %q", r.ClusterType, e.ClusterType)
+		return Refuse(WrongClusterType, "release is for cluster type %q, this agent is a %q", r.ClusterType, e.ClusterType)
 	case len(r.Rings) > 0 && !slices.Contains(r.Rings, e.Ring):
-		return refuse(WrongRing, "release is for rings %v, this agent is in ring %q", r.Rings, e.Ring)
+		return Refuse(WrongRing, "release is for rings %v, this agent is in ring %q", r.Rings, e.Ring)
 	case order.Digest == e.Highest.Digest:
 		return nil
 	case r.Epoch != e.Epoch:
-		return refuse(OldEpoch, "release has epoch %d, the trust in force has %d", r.Epoch, e.Epoch)
+		return Refuse(OldEpoch, "release has epoch %d, the trust in force has %d", r.Epoch, e.Epoch)
 	case order.Compare(e.Highest) < 0:
-		return refuse(OlderRelease, "release %s, s%d-%d, is older than s%d-%d, which this agent has accepted",
+		return Refuse(OlderRelease, "release %s, s%d-%d, is older than s%d-%d, which this agent has accepted",
 			ReleaseName(r.Number, d), order.Epoch, order.Sequence, e.Highest.Epoch, e.Highest.Sequence)
 	case !e.AllowExpired && !e.Now.Before(r.ExpiresAt):
-		return refuse(Expired, "release expired at %s, and here it is %s", r.ExpiresAt.Format(time.RFC3339), e.Now.UTC().Format(time.DateOnly))
+		return Refuse(Expired, "release expired at %s, and here it is %s", r.ExpiresAt.Format(time.RFC3339), e.Now.UTC().Format(time.DateOnly))
 	}
 	return nil
 }

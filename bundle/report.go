@@ -156,6 +156,9 @@ func Clip(s string) string {
 	return s[:end] + "…"
 }
 
+// OneLine is Clip for a text of one line: white space of any length becomes one space.
+func OneLine(s string) string { return Clip(strings.Join(strings.Fields(s), " ")) }
+
 // ReportID identifies a report: the digest of its body, which is the payload of its envelope.
 func ReportID(body []byte) digest.Digest { return digest.FromBytes(body) }
 

@@ -103,10 +103,10 @@ func fetchStored(ctx context.Context, src Source, manifest ocispec.Descriptor, a
 	}
 	var m ocispec.Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, refuse(BadContent, "manifest %s: %v", manifest.Digest, err)
+		return nil, Refuse(BadContent, "manifest %s: %v", manifest.Digest, err)
 	}
 	if m.ArtifactType != artifactType || len(m.Layers) != 1 {
-		return nil, refuse(BadContent, "manifest %s holds %q in %d layers, want one of %s", manifest.Digest, m.ArtifactType, len(m.Layers), artifactType)
+		return nil, Refuse(BadContent, "manifest %s holds %q in %d layers, want one of %s", manifest.Digest, m.ArtifactType, len(m.Layers), artifactType)
 	}
 	lines, err := ReadBlob(ctx, src, m.Layers[0], MaxStoredBytes)
 	if err != nil {
@@ -118,7 +118,7 @@ func fetchStored(ctx context.Context, src Source, manifest ocispec.Descriptor, a
 			continue
 		}
 		if len(envelopes) == MaxStoredReports {
-			return nil, refuse(TooLarge, "manifest %s holds more than %d envelopes", manifest.Digest, MaxStoredReports)
+			return nil, Refuse(TooLarge, "manifest %s holds more than %d envelopes", manifest.Digest, MaxStoredReports)
 		}
 		envelopes = append(envelopes, line)
 	}

@@ -37,10 +37,10 @@ func Signatures(ctx context.Context, src Source, tag string) (layers []ocispec.D
 	}
 	var m ocispec.Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, "", refuse(BadContent, "signatures %s: %v", tag, err)
+		return nil, "", Refuse(BadContent, "signatures %s: %v", tag, err)
 	}
 	if len(m.Layers) > maxSignatures {
-		return nil, "", refuse(TooLarge, "%d signatures under %s, at most %d are allowed", len(m.Layers), tag, maxSignatures)
+		return nil, "", Refuse(TooLarge, "%d signatures under %s, at most %d are allowed", len(m.Layers), tag, maxSignatures)
 	}
 	return m.Layers, desc.Digest, nil
 }

@@ -58,12 +58,12 @@ func ParseSources(data []byte) ([]AssignmentSources, error) {
 	for n := 1; lines.Scan(); n++ {
 		var s AssignmentSources
 		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
-			return nil, refuse(BadContent, "%s:%d: %v", SourcesPath, n, err)
+			return nil, Refuse(BadContent, "%s:%d: %v", SourcesPath, n, err)
 		}
 		list = append(list, s)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, refuse(BadContent, "%s: %v", SourcesPath, err)
+		return nil, Refuse(BadContent, "%s: %v", SourcesPath, err)
 	}
 	return list, nil
 }

@@ -185,13 +185,13 @@ func (u *Unpacker) Tar(r io.Reader, want Content) error {
 	}
 	switch {
 	case count.n > want.Size:
-		return refuse(TooLarge, "tree is larger than the signed %d bytes", want.Size)
+		return Refuse(TooLarge, "tree is larger than the signed %d bytes", want.Size)
 	case err != nil:
 		return err
 	case count.digest() != want.DiffID:
-		return refuse(DigestMismatch, "tree has digest %s, signed is %s", count.digest(), want.DiffID)
+		return Refuse(DigestMismatch, "tree has digest %s, signed is %s", count.digest(), want.DiffID)
 	case names.files != want.Files:
-		return refuse(BadContent, "tree has %d files, signed are %d", names.files, want.Files)
+		return Refuse(BadContent, "tree has %d files, signed are %d", names.files, want.Files)
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (u *Unpacker) entries(tree io.Reader, names *Names, limit int64) error {
 			return unreadable(err, "layer is not a tar")
 		}
 		if left -= h.Size; left < 0 {
-			return refuse(TooLarge, "files of the tree are larger than the signed %d bytes", limit)
+			return Refuse(TooLarge, "files of the tree are larger than the signed %d bytes", limit)
 		}
 		if err := u.entry(h, entries, names); err != nil {
 			return err
@@ -220,7 +220,7 @@ func (u *Unpacker) entries(tree io.Reader, names *Names, limit int64) error {
 func (u *Unpacker) entry(h *tar.Header, data io.Reader, names *Names) error {
 	name, isDir := strings.TrimSuffix(h.Name, "/"), h.Typeflag == tar.TypeDir
 	if !isDir && h.Typeflag != tar.TypeReg {
-		return refuse(BadContent, "tree entry %q is neither a file nor a folder", h.Name)
+		return Refuse(BadContent, "tree entry %q is neither a file nor a folder", h.Name)
 	}
 	if err := names.Add(name, isDir); err != nil {
 		return err
@@ -287,7 +287,7 @@ func unreadable(err error, what string) error {
 		return fmt.Errorf("%s: %w", what, err)
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, tar.ErrHeader),
 		errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), isCorrupt(err):
-		return refuse(BadContent, "%s: %v", what, err)
+		return Refuse(BadContent, "%s: %v", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
@@ -318,35 +318,35 @@ func NewNames(maxFiles int) *Names {
 func (c *Names) Add(name string, isDir bool) error {
 	switch {
 	case len(name) > MaxPathBytes:
-		return refuse(TooLarge, "tree entry has a path of %d bytes, at most %d are allowed", len(name), MaxPathBytes)
+		return Refuse(TooLarge, "tree entry has a path of %d bytes, at most %d are allowed", len(name), MaxPathBytes)
 	case !fs.ValidPath(name), name == ".", strings.ContainsAny(name, "\\\x00"):
-		return refuse(BadContent, "tree entry %q is not a relative, clean path", name)
+		return Refuse(BadContent, "tree entry %q is not a relative, clean path", name)
 	}
 	if isDir && c.isFile[name] {
-		return refuse(BadContent, "tree entry %q is there twice", name)
+		return Refuse(BadContent, "tree entry %q is there twice", name)
 	}
 	if !isDir {
 		c.files++
 		if c.files > c.maxFiles {
-			return refuse(TooLarge, "tree has more than %d files", c.maxFiles)
+			return Refuse(TooLarge, "tree has more than %d files", c.maxFiles)
 		}
 		if c.isFile[name] || c.folded[fold(name)] != "" {
-			return refuse(BadContent, "tree entry %q is there twice", name)
+			return Refuse(BadContent, "tree entry %q is there twice", name)
 		}
 		c.isFile[name] = true
 	}
 	for p := name; p != "."; p = path.Dir(p) {
 		if p != name && c.isFile[p] {
-			return refuse(BadContent, "tree entry %q lies below the file %q", name, p)
+			return Refuse(BadContent, "tree entry %q lies below the file %q", name, p)
 		}
 		low := fold(p)
 		seen, known := c.folded[low]
 		switch {
 		case known && seen != p:
-			return refuse(BadContent, "tree entries %q and %q differ in case only", seen, p)
+			return Refuse(BadContent, "tree entries %q and %q differ in case only", seen, p)
 		case !known && (isDir || p != name):
 			if c.folders++; c.folders > MaxFiles {
-				return refuse(TooLarge, "tree has more than %d folders", MaxFiles)
+				return Refuse(TooLarge, "tree has more than %d folders", MaxFiles)
 			}
 		}
 		c.folded[low] = p

@@ -31,9 +31,9 @@ func ReadArtifacts(ctx context.Context, src Source, tree ocispec.Descriptor, r R
 	data, ok := files[ArtifactsPath]
 	switch {
 	case !ok:
-		return nil, refuse(BadContent, "tree %s has no %s, but the release lists %d artifacts", tree.Digest, ArtifactsPath, r.Artifacts.Count)
+		return nil, Refuse(BadContent, "tree %s has no %s, but the release lists %d artifacts", tree.Digest, ArtifactsPath, r.Artifacts.Count)
 	case digest.FromBytes(data) != r.Artifacts.Digest:
-		return nil, refuse(DigestMismatch, "%s of tree %s is not the one that the release names", ArtifactsPath, tree.Digest)
+		return nil, Refuse(DigestMismatch, "%s of tree %s is not the one that the release names", ArtifactsPath, tree.Digest)
 	}
 	return ParseArtifacts(data)
 }
@@ -43,7 +43,7 @@ func ReadArtifacts(ctx context.Context, src Source, tree ocispec.Descriptor, r R
 // last of the files is decompressed. The error is a *Refusal if the content is not what tree describes.
 func TreeFiles(ctx context.Context, src Source, tree ocispec.Descriptor, paths ...string) (map[string][]byte, error) {
 	if err := tree.Digest.Validate(); err != nil {
-		return nil, refuse(BadContent, "tree %q: %v", tree.Digest, err)
+		return nil, Refuse(BadContent, "tree %q: %v", tree.Digest, err)
 	}
 	body, err := src.Fetch(ctx, tree)
 	if err != nil {
@@ -57,7 +57,7 @@ func TreeFiles(ctx context.Context, src Source, tree ocispec.Descriptor, paths .
 		return nil, fmt.Errorf("fetch %s: %w", tree.Digest, rest)
 	}
 	if checked.n != tree.Size || !verifier.Verified() {
-		return nil, refuse(DigestMismatch, "layer %s has other content than its digest says", tree.Digest)
+		return nil, Refuse(DigestMismatch, "layer %s has other content than its digest says", tree.Digest)
 	}
 	return files, err
 }
@@ -76,7 +76,7 @@ func MovingOf(ctx context.Context, src Source, tree ocispec.Descriptor) (Moving,
 		return Moving{}, err
 	}
 	if files[AssignmentsPath] == nil {
-		return Moving{}, refuse(BadContent, "tree %s has no %s", tree.Digest, AssignmentsPath)
+		return Moving{}, Refuse(BadContent, "tree %s has no %s", tree.Digest, AssignmentsPath)
 	}
 	assignments, err := ParseAssignments(files[AssignmentsPath])
 	if err != nil {
@@ -120,11 +120,11 @@ func readTreeFiles(r io.Reader, paths ...string) (map[string][]byte, error) {
 		case err != nil:
 			return nil, unreadable(err, "layer is not a tar")
 		case n > 2*MaxFiles: // folders count as well
-			return nil, refuse(TooLarge, "tree has more than %d entries", 2*MaxFiles)
+			return nil, Refuse(TooLarge, "tree has more than %d entries", 2*MaxFiles)
 		case h.Typeflag != tar.TypeReg || !wanted[h.Name]:
 			continue
 		case h.Size > MaxListBytes:
-			return nil, refuse(TooLarge, "%s has %d bytes, at most %d are allowed", h.Name, h.Size, MaxListBytes)
+			return nil, Refuse(TooLarge, "%s has %d bytes, at most %d are allowed", h.Name, h.Size, MaxListBytes)
 		}
 		data, err := io.ReadAll(entries)
 		if err != nil {

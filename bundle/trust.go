@@ -93,7 +93,7 @@ func (e trustExpired) Is(target error) bool { return target == ErrTrustExpired }
 // Belongs returns a *Refusal with the reason WrongPlatform unless the document is for that platform.
 func (d TrustDocument) Belongs(platform string) error {
 	if d.Platform != platform {
-		return refuse(WrongPlatform, "the trust document is for platform %q, and not for %q", d.Platform, platform)
+		return Refuse(WrongPlatform, "the trust document is for platform %q, and not for %q", d.Platform, platform)
 	}
 	return nil
 }
@@ -137,13 +137,13 @@ func (d TrustDocument) Marshal() ([]byte, error) {
 func ParseTrustDocument(data []byte) (TrustDocument, error) {
 	var d TrustDocument
 	if len(data) > MaxTrustBytes {
-		return d, refuse(TrustDocumentRejected, "trust document has %d bytes, at most %d are allowed", len(data), MaxTrustBytes)
+		return d, Refuse(TrustDocumentRejected, "trust document has %d bytes, at most %d are allowed", len(data), MaxTrustBytes)
 	}
 	if err := json.Unmarshal(data, &d); err != nil {
-		return TrustDocument{}, refuse(TrustDocumentRejected, "trust document: %v", err)
+		return TrustDocument{}, Refuse(TrustDocumentRejected, "trust document: %v", err)
 	}
 	if err := d.check(); err != nil {
-		return TrustDocument{}, refuse(TrustDocumentRejected, "%v", err)
+		return TrustDocument{}, Refuse(TrustDocumentRejected, "%v", err)
 	}
 	return d, nil
 }

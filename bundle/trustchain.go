@@ -54,13 +54,13 @@ func (c TrustChain) Append(envelope []byte) (TrustChain, error) {
 	before, next := c.Current(), int64(len(c))+1
 	switch {
 	case next > MaxTrustVersions:
-		return nil, refuse(TrustDocumentRejected, "trust document has more than %d versions", MaxTrustVersions)
+		return nil, Refuse(TrustDocumentRejected, "trust document has more than %d versions", MaxTrustVersions)
 	case d.Version != next:
-		return nil, refuse(TrustDocumentRejected, "trust document has version %d, the next one here is %d", d.Version, next)
+		return nil, Refuse(TrustDocumentRejected, "trust document has version %d, the next one here is %d", d.Version, next)
 	case len(c) > 0 && d.Platform != before.Platform:
-		return nil, refuse(TrustDocumentRejected, "trust document is for platform %q, the one before is for %q", d.Platform, before.Platform)
+		return nil, Refuse(TrustDocumentRejected, "trust document is for platform %q, the one before is for %q", d.Platform, before.Platform)
 	case d.Epoch < before.Epoch:
-		return nil, refuse(TrustDocumentRejected, "trust document version %d has epoch %d, the one before has %d", d.Version, d.Epoch, before.Epoch)
+		return nil, Refuse(TrustDocumentRejected, "trust document version %d has epoch %d, the one before has %d", d.Version, d.Epoch, before.Epoch)
 	}
 	roots := []Role{d.Root}
 	if len(c) > 0 {
@@ -69,7 +69,7 @@ func (c TrustChain) Append(envelope []byte) (TrustChain, error) {
 	for i, role := range roots {
 		whose := [...]string{"its own", "the previous version's"}[i]
 		if n := len(signers(env, role)); n < role.Threshold {
-			return nil, refuse(TrustDocumentRejected, "trust document version %d is signed by %d of %s root keys, %d are needed", d.Version, n, whose, role.Threshold)
+			return nil, Refuse(TrustDocumentRejected, "trust document version %d is signed by %d of %s root keys, %d are needed", d.Version, n, whose, role.Threshold)
 		}
 	}
 	return append(slices.Clone(c), TrustLink{d, bytes.Clone(envelope)}), nil
@@ -115,24 +115,24 @@ func TrustSigners(envelope []byte, role Role) ([]string, error) {
 func openTrust(envelope []byte) (*dsse.Envelope, TrustDocument, error) {
 	none := TrustDocument{}
 	if len(envelope) > MaxTrustBytes {
-		return nil, none, refuse(TrustDocumentRejected, "trust document has %d bytes, at most %d are allowed", len(envelope), MaxTrustBytes)
+		return nil, none, Refuse(TrustDocumentRejected, "trust document has %d bytes, at most %d are allowed", len(envelope), MaxTrustBytes)
 	}
 	var env dsse.Envelope
 	if err := json.Unmarshal(envelope, &env); err != nil {
-		return nil, none, refuse(TrustDocumentRejected, "trust document's envelope: %v", err)
+		return nil, none, Refuse(TrustDocumentRejected, "trust document's envelope: %v", err)
 	}
 	if isNewer(env.PayloadType, MediaTypeTrust) {
-		return nil, none, refuse(TrustDocumentRejected, "envelope holds %q: %s", env.PayloadType, tooNew)
+		return nil, none, Refuse(TrustDocumentRejected, "envelope holds %q: %s", env.PayloadType, tooNew)
 	}
 	if env.PayloadType != MediaTypeTrust {
-		return nil, none, refuse(TrustDocumentRejected, "envelope holds %q, not a trust document", env.PayloadType)
+		return nil, none, Refuse(TrustDocumentRejected, "envelope holds %q, not a trust document", env.PayloadType)
 	}
 	if len(env.Signatures) > maxSignatures {
-		return nil, none, refuse(TrustDocumentRejected, "trust document has %d signatures, at most %d are allowed", len(env.Signatures), maxSignatures)
+		return nil, none, Refuse(TrustDocumentRejected, "trust document has %d signatures, at most %d are allowed", len(env.Signatures), maxSignatures)
 	}
 	body, err := env.DecodeB64Payload()
 	if err != nil {
-		return nil, none, refuse(TrustDocumentRejected, "trust document's envelope: %v", err)
+		return nil, none, Refuse(TrustDocumentRejected, "trust document's envelope: %v", err)
 	}
 	d, err := ParseTrustDocument(body)
 	return &env, d, err
@@ -227,10 +227,10 @@ func FetchTrust(ctx context.Context, src Source, version int64) ([]byte, error) 
 	}
 	var m ocispec.Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, refuse(TrustDocumentRejected, "trust document %s: manifest: %v", TrustTag(version), err)
+		return nil, Refuse(TrustDocumentRejected, "trust document %s: manifest: %v", TrustTag(version), err)
 	}
 	if m.ArtifactType != MediaTypeTrust || m.Config.MediaType != MediaTypeTrust {
-		return nil, refuse(TrustDocumentRejected, "manifest %s has artifactType %q and config %q: no trust document",
+		return nil, Refuse(TrustDocumentRejected, "manifest %s has artifactType %q and config %q: no trust document",
 			desc.Digest, m.ArtifactType, m.Config.MediaType)
 	}
 	envelope, err := ReadBlob(ctx, src, m.Config, MaxTrustBytes)
@@ -246,7 +246,7 @@ func incomplete(err error, version int64) error {
 	var bad *Refusal
 	switch {
 	case errors.As(err, &bad):
-		return refuse(TrustDocumentRejected, "trust document %s: %s", TrustTag(version), bad.Message)
+		return Refuse(TrustDocumentRejected, "trust document %s: %s", TrustTag(version), bad.Message)
 	case errors.Is(err, errdef.ErrNotFound):
 		return fmt.Errorf("trust document %s: not all of it is there: %v", TrustTag(version), err)
 	}

@@ -79,26 +79,26 @@ func Read(ctx context.Context, src Source, manifest ocispec.Descriptor) (*Verifi
 	}
 	v.Descriptor.Data = nil
 	if err := json.Unmarshal(data, &v.Manifest); err != nil {
-		return nil, refuse(BadContent, "manifest %s: %v", manifest.Digest, err)
+		return nil, Refuse(BadContent, "manifest %s: %v", manifest.Digest, err)
 	}
 	if isNewer(v.Manifest.ArtifactType, MediaTypeBundle) || isNewer(v.Manifest.Config.MediaType, MediaTypeRelease) {
-		return nil, refuse(UnsupportedSchema, "manifest %s has artifactType %q and config %q: %s", manifest.Digest, v.Manifest.ArtifactType, v.Manifest.Config.MediaType, tooNew)
+		return nil, Refuse(UnsupportedSchema, "manifest %s has artifactType %q and config %q: %s", manifest.Digest, v.Manifest.ArtifactType, v.Manifest.Config.MediaType, tooNew)
 	}
 	if v.Manifest.ArtifactType != MediaTypeBundle || v.Manifest.Config.MediaType != MediaTypeRelease {
-		return nil, refuse(BadContent, "manifest %s has artifactType %q and config %q: no bundle",
+		return nil, Refuse(BadContent, "manifest %s has artifactType %q and config %q: no bundle",
 			manifest.Digest, v.Manifest.ArtifactType, v.Manifest.Config.MediaType)
 	}
 	if len(v.Manifest.Layers) == 0 || v.Manifest.Layers[0].MediaType != MediaTypeTree {
-		return nil, refuse(BadContent, "manifest %s has no tree in its first layer", manifest.Digest)
+		return nil, Refuse(BadContent, "manifest %s has no tree in its first layer", manifest.Digest)
 	}
 	for _, layer := range v.Manifest.Layers {
 		if err := layer.Digest.Validate(); err != nil { // it becomes the name of a file
-			return nil, refuse(BadContent, "manifest %s: digest %q of a layer: %v", manifest.Digest, layer.Digest, err)
+			return nil, Refuse(BadContent, "manifest %s: digest %q of a layer: %v", manifest.Digest, layer.Digest, err)
 		}
 	}
 	v.Tree = v.Manifest.Layers[0]
 	if v.Tree.Size < 0 || v.Tree.Size > MaxTreeBytes {
-		return nil, refuse(TooLarge, "layer of %d bytes, at most %d are allowed", v.Tree.Size, int64(MaxTreeBytes))
+		return nil, Refuse(TooLarge, "layer of %d bytes, at most %d are allowed", v.Tree.Size, int64(MaxTreeBytes))
 	}
 	doc, err := ReadBlob(ctx, src, v.Manifest.Config, MaxReleaseBytes)
 	if err != nil {
@@ -124,11 +124,11 @@ func VerifySignature(ctx context.Context, src Source, d digest.Digest, trust Tru
 // or a *Refusal. No signature is checked.
 func SignatureLayers(ctx context.Context, src Source, d digest.Digest) ([]ocispec.Descriptor, error) {
 	if err := d.Validate(); err != nil { // an index in a file may name anything
-		return nil, refuse(BadContent, "manifest %q: %v", d, err)
+		return nil, Refuse(BadContent, "manifest %q: %v", d, err)
 	}
 	desc, err := ResolveManifest(ctx, src, SignatureTag(d))
 	if errors.Is(err, errdef.ErrNotFound) {
-		return nil, refuse(Unsigned, "manifest %s has no signature", d)
+		return nil, Refuse(Unsigned, "manifest %s has no signature", d)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("signature of %s: %w", d, err)
@@ -139,13 +139,13 @@ func SignatureLayers(ctx context.Context, src Source, d digest.Digest) ([]ocispe
 	}
 	var m ocispec.Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, refuse(BadContent, "signature manifest of %s: %v", d, err)
+		return nil, Refuse(BadContent, "signature manifest of %s: %v", d, err)
 	}
 	if len(m.Layers) == 0 {
-		return nil, refuse(Unsigned, "signature manifest of %s holds no signature", d)
+		return nil, Refuse(Unsigned, "signature manifest of %s holds no signature", d)
 	}
 	if len(m.Layers) > maxSignatures {
-		return nil, refuse(TooLarge, "signature manifest of %s holds %d signatures, at most %d are allowed", d, len(m.Layers), maxSignatures)
+		return nil, Refuse(TooLarge, "signature manifest of %s holds %d signatures, at most %d are allowed", d, len(m.Layers), maxSignatures)
 	}
 	return m.Layers, nil
 }
@@ -154,7 +154,7 @@ func SignatureLayers(ctx context.Context, src Source, d digest.Digest) ([]ocispe
 // trust does not have.
 func VerifyLayers(ctx context.Context, src Source, layers []ocispec.Descriptor, d digest.Digest, trust Trust) ([]string, error) {
 	var ids []string
-	refusal := refuse(UntrustedKey, "manifest %s is signed, but by no key that is trusted here", d)
+	refusal := Refuse(UntrustedKey, "manifest %s is signed, but by no key that is trusted here", d)
 	for _, layer := range layers {
 		sig, err := base64.StdEncoding.DecodeString(layer.Annotations[annotationSignature])
 		if err != nil || len(sig) == 0 || layer.MediaType != MediaTypeSimpleSigning {
@@ -170,7 +170,7 @@ func VerifyLayers(ctx context.Context, src Source, layers []ocispec.Descriptor, 
 		}
 		// A valid signature over another digest was copied from another manifest.
 		if claimed := claimedDigest(claim); claimed != d.String() {
-			refusal = refuse(DigestMismatch, "signature is for manifest %q, not for %s", claimed, d)
+			refusal = Refuse(DigestMismatch, "signature is for manifest %q, not for %s", claimed, d)
 			continue
 		}
 		ids = append(ids, id)
@@ -181,7 +181,7 @@ func VerifyLayers(ctx context.Context, src Source, layers []ocispec.Descriptor, 
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	if len(ids) < trust.Threshold {
-		return nil, refuse(BelowThreshold, "manifest %s is signed by %d of the keys that are trusted here, %d are needed", d, len(ids), trust.Threshold)
+		return nil, Refuse(BelowThreshold, "manifest %s is signed by %d of the keys that are trusted here, %d are needed", d, len(ids), trust.Threshold)
 	}
 	return ids, nil
 }
@@ -210,14 +210,14 @@ func claimedDigest(claim []byte) string {
 // content that differs from the descriptor's size or digest, and for a size above limit bytes.
 func ReadBlob(ctx context.Context, src Source, desc ocispec.Descriptor, limit int64) ([]byte, error) {
 	if desc.Size < 0 || desc.Size > limit {
-		return nil, refuse(TooLarge, "%s of %d bytes, at most %d are allowed", desc.MediaType, desc.Size, limit)
+		return nil, Refuse(TooLarge, "%s of %d bytes, at most %d are allowed", desc.MediaType, desc.Size, limit)
 	}
 	if err := desc.Digest.Validate(); err != nil {
-		return nil, refuse(BadContent, "descriptor of %s: %v", desc.MediaType, err)
+		return nil, Refuse(BadContent, "descriptor of %s: %v", desc.MediaType, err)
 	}
 	if len(desc.Data) > 0 {
 		if int64(len(desc.Data)) != desc.Size || digest.FromBytes(desc.Data) != desc.Digest {
-			return nil, refuse(DigestMismatch, "data of descriptor %s is not what it describes", desc.Digest)
+			return nil, Refuse(DigestMismatch, "data of descriptor %s is not what it describes", desc.Digest)
 		}
 		return desc.Data, nil
 	}
@@ -228,7 +228,7 @@ func ReadBlob(ctx context.Context, src Source, desc ocispec.Descriptor, limit in
 	defer r.Close()
 	data, err := content.ReadAll(r, desc)
 	if errors.Is(err, content.ErrMismatchedDigest) || errors.Is(err, content.ErrTrailingData) {
-		return nil, refuse(DigestMismatch, "content of %s is not what the descriptor says: %v", desc.Digest, err)
+		return nil, Refuse(DigestMismatch, "content of %s is not what the descriptor says: %v", desc.Digest, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("fetch %s: %w", desc.Digest, err)

@@ -3,7 +3,6 @@ package published
 import (
 	"compress/gzip"
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/opencontainers/go-digest"
@@ -16,7 +15,7 @@ import (
 // CheckLayers returns a *bundle.Refusal where a manifest has layers that no publisher gives it.
 func CheckLayers(m ocispec.Manifest) error {
 	if n := len(m.Layers) - 1 - len(DeltasOf(m)); n > 0 {
-		return &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("%d of its %d layers are neither its tree nor a delta that agents would take", n, len(m.Layers))}
+		return bundle.Refuse(bundle.BadContent, "%d of its %d layers are neither its tree nor a delta that agents would take", n, len(m.Layers))
 	}
 	return nil
 }

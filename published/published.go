@@ -95,7 +95,7 @@ func (p *Place) Environment(name string) (Environment, error) {
 			return err
 		}
 		if v.Record.Environment != name {
-			return refuse(bundle.WrongEnvironment, "record is for environment %q of platform %q", v.Record.Environment, v.Record.Platform)
+			return bundle.Refuse(bundle.WrongEnvironment, "record is for environment %q of platform %q", v.Record.Environment, v.Record.Platform)
 		}
 		return nil
 	}
@@ -127,7 +127,7 @@ func (e Environment) PackedLedger(ctx context.Context, v *bundle.VerifiedEnviron
 	case bundle.MediaTypeLedger:
 		return bundle.ReadBlob(ctx, e.Repo, v.Ledger, ledger.MaxBytes)
 	}
-	return nil, refuse(bundle.UnsupportedSchema, "the ledger of record %s is a %q: it needs a newer version of wherry", v.Record.Tag(), v.Ledger.MediaType)
+	return nil, bundle.Refuse(bundle.UnsupportedSchema, "the ledger of record %s is a %q: it needs a newer version of wherry", v.Record.Tag(), v.Ledger.MediaType)
 }
 
 // Type is the repository of a cluster type's releases. A stream without a platform stands for any platform, and the zero stream for
@@ -168,7 +168,7 @@ func (p *Place) releasesIn(repository string, of bundle.Stream) (Type, error) {
 			} else if got.Environment != want.Environment {
 				reason = bundle.WrongEnvironment
 			}
-			return refuse(reason, "release is for %s/%s/%s", got.Platform, got.Environment, got.ClusterType)
+			return bundle.Refuse(reason, "release is for %s/%s/%s", got.Platform, got.Environment, got.ClusterType)
 		}
 		return nil
 	}

@@ -3,7 +3,6 @@ package published
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -112,7 +111,7 @@ func (s Signers) SignersOf(ctx context.Context, src bundle.Source, d digest.Dige
 	if refusal.Reason == bundle.UntrustedKey {
 		for _, t := range s.ended {
 			if _, err := bundle.VerifyLayers(ctx, src, layers, d, t); err == nil {
-				return nil, false, refuse(bundle.OldEpoch, "it is signed by keys of an earlier epoch alone, which the roots have ended")
+				return nil, false, bundle.Refuse(bundle.OldEpoch, "it is signed by keys of an earlier epoch alone, which the roots have ended")
 			}
 		}
 	}
@@ -124,13 +123,9 @@ func (s Signers) SignersOf(ctx context.Context, src bundle.Source, d digest.Dige
 func (s Signers) checkPlace(ref string, epoch, sequence int64) error {
 	switch tag := ParseTag(ref); {
 	case epoch > s.Epoch:
-		return refuse(bundle.OldEpoch, "it has epoch %d, the trust in force has %d", epoch, s.Epoch)
+		return bundle.Refuse(bundle.OldEpoch, "it has epoch %d, the trust in force has %d", epoch, s.Epoch)
 	case tag.numbered() && (tag.Epoch != epoch || tag.Sequence != sequence):
-		return refuse(bundle.BadContent, "%s names %s", ref, ReleaseTag(epoch, sequence))
+		return bundle.Refuse(bundle.BadContent, "%s names %s", ref, ReleaseTag(epoch, sequence))
 	}
 	return nil
-}
-
-func refuse(reason bundle.Reason, format string, args ...any) error {
-	return &bundle.Refusal{Reason: reason, Message: bundle.Clip(fmt.Sprintf(format, args...))}
 }

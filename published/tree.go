@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -68,7 +67,7 @@ func OpenTree(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, 
 		return nil, errors.Join(err, t.Close())
 	}
 	if err := checked.Verify(); err != nil {
-		return nil, errors.Join(&bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("layer %s: %v", layer.Digest, err)}, t.Close())
+		return nil, errors.Join(bundle.Refuse(bundle.DigestMismatch, "layer %s: %v", layer.Digest, err), t.Close())
 	}
 	return t, nil
 }
@@ -135,7 +134,7 @@ func (t *Tree) take(f bundle.File) error {
 func (t *Tree) readLists() error {
 	data, err := t.ReadFile(bundle.AssignmentsPath)
 	if err != nil {
-		return &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("tree: %v", err)}
+		return bundle.Refuse(bundle.BadContent, "tree: %v", err)
 	}
 	if t.Assignments, err = bundle.ParseAssignments(data); err != nil {
 		return err
@@ -199,7 +198,7 @@ func (t *Tree) Files(a bundle.Assignment) ([]bundle.File, error) {
 		return nil, err
 	}
 	if d := bundle.ContentDigest(files); d != a.Content {
-		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("files of assignment %s have digest %s, listed is %s", a.Name, d, a.Content)}
+		return nil, bundle.Refuse(bundle.BadContent, "files of assignment %s have digest %s, listed is %s", a.Name, d, a.Content)
 	}
 	return files, nil
 }

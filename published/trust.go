@@ -30,7 +30,7 @@ func (d Documents) Versions(ctx context.Context) (all []ocispec.Descriptor, err 
 		case errors.Is(err, errdef.ErrNotFound):
 			return all, nil
 		case err == nil && version > bundle.MaxTrustVersions:
-			err = refuse(bundle.TrustDocumentRejected, "%s has more than %d versions", d, bundle.MaxTrustVersions)
+			err = bundle.Refuse(bundle.TrustDocumentRejected, "%s has more than %d versions", d, bundle.MaxTrustVersions)
 		}
 		if err != nil {
 			return all, err

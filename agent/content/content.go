@@ -14,7 +14,6 @@ package content
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -167,7 +166,7 @@ func (c *Store) readList(root *os.Root) ([]bundle.Assignment, digest.Digest, err
 	case !info.Mode().IsRegular():
 		return nil, "", &bundle.Refusal{Reason: bundle.BadContent, Message: bundle.AssignmentsPath + " is not a file"}
 	case info.Size() > bundle.MaxListBytes:
-		return nil, "", &bundle.Refusal{Reason: bundle.TooLarge, Message: fmt.Sprintf("%s has %d bytes, at most %d are allowed", bundle.AssignmentsPath, info.Size(), bundle.MaxListBytes)}
+		return nil, "", bundle.Refuse(bundle.TooLarge, "%s has %d bytes, at most %d are allowed", bundle.AssignmentsPath, info.Size(), bundle.MaxListBytes)
 	}
 	data, err := fs.ReadFile(root.FS(), bundle.AssignmentsPath)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -298,7 +297,7 @@ func (c *Store) place(root *os.Root, list []bundle.Assignment, passed map[string
 			}
 		}
 		if d != a.Content {
-			return &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("files of assignment %s have digest %s, listed is %s", a.Name, d, a.Content)}
+			return bundle.Refuse(bundle.BadContent, "files of assignment %s have digest %s, listed is %s", a.Name, d, a.Content)
 		}
 	}
 	for _, a := range list {

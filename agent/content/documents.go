@@ -68,7 +68,7 @@ func readDocument(root *os.Root, name string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: name + " is not a file"}
 	case info.Size() > documents[name]:
-		return nil, &bundle.Refusal{Reason: bundle.TooLarge, Message: fmt.Sprintf("%s has %d bytes, at most %d are allowed", name, info.Size(), documents[name])}
+		return nil, bundle.Refuse(bundle.TooLarge, "%s has %d bytes, at most %d are allowed", name, info.Size(), documents[name])
 	}
 	f, err := root.Open(name)
 	if err != nil {

@@ -173,7 +173,7 @@ func (c *Store) copyLayer(ctx context.Context, repo oci.Target, w Wanted) error 
 	case err == nil:
 		return nil
 	case errors.Is(err, orascontent.ErrMismatchedDigest), errors.Is(err, orascontent.ErrTrailingData):
-		return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("layer %s: the bytes received have another digest", desc.Digest)}
+		return bundle.Refuse(bundle.DigestMismatch, "layer %s: the bytes received have another digest", desc.Digest)
 	case remote.err != nil:
 		return mediumError(remote.err)
 	case errors.Is(err, io.ErrUnexpectedEOF):

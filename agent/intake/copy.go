@@ -32,7 +32,7 @@ func (t *taking) walk(ctx context.Context, root digest.Digest, platforms graph.P
 func (t *taking) manifest(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	if data, ok := t.held[d.Digest]; ok {
 		if digest.FromBytes(data) != d.Digest {
-			return nil, &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("manifest %s has another digest", d.Digest)}
+			return nil, bundle.Refuse(bundle.DigestMismatch, "manifest %s has another digest", d.Digest)
 		}
 		return data, nil
 	}
@@ -72,7 +72,7 @@ func (t *taking) storeDocuments(ctx context.Context) error {
 			if err != nil {
 				return err // it was read before
 			}
-			if err := t.storeDocument(ctx, plain(d), data); err != nil {
+			if err := t.storeDocument(ctx, oci.Plain(d), data); err != nil {
 				return err
 			}
 		}
@@ -426,7 +426,7 @@ func (w *writers) stored(one *writer, err error) error {
 	case one.read != nil:
 		return nil
 	case errors.Is(err, orascontent.ErrMismatchedDigest), errors.Is(err, orascontent.ErrTrailingData), errors.Is(err, io.ErrUnexpectedEOF):
-		bad := &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("the content of blob %s has another digest", n.Digest)}
+		bad := bundle.Refuse(bundle.DigestMismatch, "the content of blob %s has another digest", n.Digest)
 		w.failures[n.Digest] = bad
 		for _, s := range n.by {
 			s.fail(bad)

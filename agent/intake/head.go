@@ -79,14 +79,14 @@ func newHead(r *airgap.Reader, ring string) *head {
 		switch kind, _, _ := strings.Cut(name, "/"); {
 		case name == airgap.ContentsName, kind == "environments":
 		case repository == bundle.TrustRepository:
-			h.trust[tag] = plain(d)
+			h.trust[tag] = oci.Plain(d)
 		case kind == "bundles" && strings.HasSuffix(tag, ".sig"):
-			signatures[name] = plain(d)
+			signatures[name] = oci.Plain(d)
 		case kind == "bundles" && strings.Count(repository, "/") == 2 && isMoving(tag):
 			if moving[repository] == nil {
 				moving[repository] = map[string]ocispec.Descriptor{}
 			}
-			moving[repository][tag] = plain(d)
+			moving[repository][tag] = oci.Plain(d)
 		case kind != "bundles":
 			h.artifacts[d.Digest] = append(h.artifacts[d.Digest], d)
 		}
@@ -123,10 +123,6 @@ func offerOf(repository string, tags, signatures map[string]ocispec.Descriptor, 
 // isMoving reports whether a tag is one that releases follow each other under.
 func isMoving(tag string) bool {
 	return tag == bundle.LatestTag || strings.HasPrefix(tag, bundle.MovingTag("x")[:len(bundle.MovingTag("x"))-1])
-}
-
-func plain(d ocispec.Descriptor) ocispec.Descriptor {
-	return ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}
 }
 
 // next returns the next blob of the package, or io.EOF.
@@ -260,9 +256,9 @@ func (h *head) findReferrers() {
 				repository = strings.TrimSuffix(repository, "/")
 			}
 			if of := oci.SubjectOfTag(tag); of != "" {
-				h.referrers[repository+"@"+of.String()] = append(h.referrers[repository+"@"+of.String()], oci.Referrer{Tag: tag, Descriptor: plain(n)})
+				h.referrers[repository+"@"+of.String()] = append(h.referrers[repository+"@"+of.String()], oci.Referrer{Tag: tag, Descriptor: oci.Plain(n)})
 			} else if subject != "" {
-				h.referrers[repository+"@"+subject.String()] = append(h.referrers[repository+"@"+subject.String()], oci.Referrer{Descriptor: plain(n)})
+				h.referrers[repository+"@"+subject.String()] = append(h.referrers[repository+"@"+subject.String()], oci.Referrer{Descriptor: oci.Plain(n)})
 			}
 		}
 	}
@@ -293,7 +289,7 @@ func (s source) Fetch(_ context.Context, d ocispec.Descriptor) (io.ReadCloser, e
 	case !ok:
 		return nil, fmt.Errorf("%w: blob %s: %w (is the file cut short?)", airgap.ErrFormat, d.Digest, errdef.ErrNotFound)
 	case int64(len(data)) != d.Size:
-		return nil, &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("blob %s has %d bytes, its descriptor says %d", d.Digest, len(data), d.Size)}
+		return nil, bundle.Refuse(bundle.DigestMismatch, "blob %s has %d bytes, its descriptor says %d", d.Digest, len(data), d.Size)
 	}
 	return io.NopCloser(bytes.NewReader(data)), nil
 }

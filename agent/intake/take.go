@@ -359,7 +359,7 @@ func (t *taking) tagsOf(o offer, r bundle.Release) []string {
 // listDocuments lists the documents of a release, each of which is read once so that it is known to be good.
 func (t *taking) listDocuments(ctx context.Context, s *stream, v *bundle.Verified, from source) error {
 	s.documents = []ocispec.Descriptor{v.Manifest.Config, s.offer.manifest}
-	s.blobs = []ocispec.Descriptor{plain(v.Tree)}
+	s.blobs = []ocispec.Descriptor{oci.Plain(v.Tree)}
 	if s.offer.signature.Digest == "" { // the release was accepted with one
 		return nil
 	}

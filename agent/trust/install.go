@@ -60,7 +60,7 @@ func (s *Store) install(platform string, envelope []byte) error {
 	if n := int64(len(chain)); d.Version <= n {
 		return same(chain[d.Version-1].Document, d)
 	} else if d.Version > n+1 {
-		return &bundle.Refusal{Reason: bundle.TrustDocumentRejected, Message: fmt.Sprintf("this is version %d of the trust document, and the next one here is %d: versions are installed in their order", d.Version, n+1)}
+		return bundle.Refuse(bundle.TrustDocumentRejected, "this is version %d of the trust document, and the next one here is %d: versions are installed in their order", d.Version, n+1)
 	}
 	return s.believe(d.Version, envelope)
 }
@@ -82,7 +82,7 @@ func same(installed, d bundle.TrustDocument) error {
 		return err
 	}
 	if !bytes.Equal(a, b) {
-		return &bundle.Refusal{Reason: bundle.TrustDocumentRejected, Message: fmt.Sprintf("another version %d of the trust document is installed", d.Version)}
+		return bundle.Refuse(bundle.TrustDocumentRejected, "another version %d of the trust document is installed", d.Version)
 	}
 	return nil
 }

@@ -139,7 +139,7 @@ func readList(ctx context.Context, src bundle.Source, tree ocispec.Descriptor, r
 		return l, err
 	}
 	if digest.FromBytes(files[bundle.ArtifactsPath]) != r.Artifacts.Digest {
-		return l, &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("%s is not the one that the release names", bundle.ArtifactsPath)}
+		return l, bundle.Refuse(bundle.DigestMismatch, "%s is not the one that the release names", bundle.ArtifactsPath)
 	}
 	artifacts, err := bundle.ParseArtifacts(files[bundle.ArtifactsPath])
 	if err != nil {
@@ -326,10 +326,10 @@ func (f *finder) manifest(ctx context.Context, repository string, d ocispec.Desc
 				return err
 			}
 			if at.Digest != d.Digest {
-				return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("%s answers with manifest %s, asked for was %s", s.name, at.Digest, d.Digest)}
+				return bundle.Refuse(bundle.DigestMismatch, "%s answers with manifest %s, asked for was %s", s.name, at.Digest, d.Digest)
 			}
 		}
-		data, err = bundle.ReadBlob(ctx, s, plain(at), graph.MaxManifestBytes)
+		data, err = bundle.ReadBlob(ctx, s, oci.Plain(at), graph.MaxManifestBytes)
 		return err
 	})
 	if err != nil {
@@ -346,7 +346,7 @@ func (f *finder) manifest(ctx context.Context, repository string, d ocispec.Desc
 // open opens a blob of an artifact.
 func (f *finder) open(ctx context.Context, n need, d ocispec.Descriptor) (body io.ReadCloser, err error) {
 	err = f.each(ctx, n.Repository, func(s source) (err error) {
-		body, err = s.Fetch(ctx, plain(d))
+		body, err = s.Fetch(ctx, oci.Plain(d))
 		return err
 	})
 	if err != nil {

@@ -121,12 +121,7 @@ func (p *Plan) descriptors() []ocispec.Descriptor {
 
 // inMemory is content that is at hand.
 func inMemory(d ocispec.Descriptor, data []byte) blob {
-	return blob{plain(d), func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
-}
-
-// plain returns d with what a registry would answer.
-func plain(d ocispec.Descriptor) ocispec.Descriptor {
-	return ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}
+	return blob{oci.Plain(d), func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
 }
 
 // Choose reads what a package of r would hold.
@@ -203,7 +198,7 @@ type document struct {
 
 // readDocument reads a manifest of a bundle, a signature, a trust document or a record.
 func readDocument(ctx context.Context, src bundle.Source, d ocispec.Descriptor) (document, error) {
-	doc := document{Descriptor: plain(d), src: src}
+	doc := document{Descriptor: oci.Plain(d), src: src}
 	var err error
 	doc.parts, doc.data, err = readManifest(ctx, src, d)
 	return doc, err
@@ -218,8 +213,8 @@ func (d document) rest() []blob {
 
 func (d document) blobs(list []ocispec.Descriptor) (all []blob) {
 	for _, part := range list {
-		all = append(all, blob{plain(part), func(ctx context.Context) (io.ReadCloser, error) {
-			r, err := d.src.Fetch(ctx, plain(part))
+		all = append(all, blob{oci.Plain(part), func(ctx context.Context) (io.ReadCloser, error) {
+			r, err := d.src.Fetch(ctx, oci.Plain(part))
 			return r, missing(part, err)
 		}})
 	}
@@ -236,7 +231,7 @@ func (d document) bytes() int64 {
 
 // ref returns d with its name in the index.
 func ref(d ocispec.Descriptor, name string) ocispec.Descriptor {
-	d = plain(d)
+	d = oci.Plain(d)
 	d.Annotations = map[string]string{ocispec.AnnotationRefName: name}
 	return d
 }

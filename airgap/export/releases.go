@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -63,7 +62,7 @@ func missing(d ocispec.Descriptor, err error) error { return delta.Missing(d, er
 func readSignature(ctx context.Context, src bundle.Source, signed digest.Digest) (document, error) {
 	d, err := bundle.ResolveManifest(ctx, src, bundle.SignatureTag(signed))
 	if errors.Is(err, errdef.ErrNotFound) {
-		return document{}, &bundle.Refusal{Reason: bundle.Unsigned, Message: fmt.Sprintf("manifest %s has no signature", signed)}
+		return document{}, bundle.Refuse(bundle.Unsigned, "manifest %s has no signature", signed)
 	}
 	if err != nil {
 		return document{}, fmt.Errorf("signature of %s: %w", signed, err)
@@ -237,7 +236,7 @@ func checkExpiry(r Request, releases []chosen, p *Plan) error {
 		expired = append(expired, fmt.Sprintf("release %s of %s %s", c.name(), c.user(), x.Text))
 		if r.AllowExpired != "" {
 			p.warn("release %s of %s %s: only agents that have it already take it", c.name(), c.user(), x.Text)
-			p.Contents.AllowExpired = oneLine(r.AllowExpired)
+			p.Contents.AllowExpired = bundle.OneLine(r.AllowExpired)
 		}
 	}
 	if len(expired) > 0 && r.AllowExpired == "" {
@@ -255,9 +254,6 @@ func (p *Plan) warnBeforeEnd(r Request, c chosen, x bundle.Expiry) {
 		p.warn("release %s of %s expires %s: it has to be imported by %s", c.name(), c.user(), x.Text, show.Time(c.ExpiresAt))
 	}
 }
-
-// oneLine returns s as one line of bounded length.
-func oneLine(s string) string { return bundle.Clip(strings.Join(strings.Fields(s), " ")) }
 
 // readTrust returns the versions of the trust document, from the first on; none for releases of epoch 0, which have none.
 func readTrust(ctx context.Context, at *published.Place, releases []chosen) (versions []document, err error) {

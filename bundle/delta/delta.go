@@ -105,7 +105,7 @@ func Apply(base, delta []byte, want bundle.Content) ([]byte, error) {
 		return nil, err
 	}
 	if len(delta) > MaxBytes {
-		return nil, refuse(bundle.TooLarge, "delta has %d bytes, at most %d are allowed", len(delta), MaxBytes)
+		return nil, bundle.Refuse(bundle.TooLarge, "delta has %d bytes, at most %d are allowed", len(delta), MaxBytes)
 	}
 	r, err := zstd.NewReader(nil,
 		zstd.WithDecoderDictRaw(0, base),
@@ -115,28 +115,24 @@ func Apply(base, delta []byte, want bundle.Content) ([]byte, error) {
 		zstd.WithDecodeAllCapLimit(true), // it does not grow the given buffer
 	)
 	if err != nil {
-		return nil, refuse(bundle.BadContent, "delta: %v", err)
+		return nil, bundle.Refuse(bundle.BadContent, "delta: %v", err)
 	}
 	defer r.Close()
 	tree, err := r.DecodeAll(delta, make([]byte, 0, want.Size))
 	switch {
 	case err != nil:
-		return nil, refuse(bundle.BadContent, "delta cannot be applied: %v", err)
+		return nil, bundle.Refuse(bundle.BadContent, "delta cannot be applied: %v", err)
 	case int64(len(tree)) != want.Size:
-		return nil, refuse(bundle.BadContent, "delta makes a tree of %d bytes, signed are %d", len(tree), want.Size)
+		return nil, bundle.Refuse(bundle.BadContent, "delta makes a tree of %d bytes, signed are %d", len(tree), want.Size)
 	case digest.FromBytes(tree) != want.DiffID:
-		return nil, refuse(bundle.DigestMismatch, "delta makes a tree that is not the signed %s", want.DiffID)
+		return nil, bundle.Refuse(bundle.DigestMismatch, "delta makes a tree that is not the signed %s", want.DiffID)
 	}
 	return tree, nil
 }
 
 func check(base, next int64) error {
 	if base > MaxTreeBytes || next > MaxTreeBytes || next < 0 {
-		return refuse(bundle.TooLarge, "there are no deltas of trees above %d bytes, and these have %d and %d", MaxTreeBytes, base, next)
+		return bundle.Refuse(bundle.TooLarge, "there are no deltas of trees above %d bytes, and these have %d and %d", MaxTreeBytes, base, next)
 	}
 	return nil
-}
-
-func refuse(reason bundle.Reason, format string, args ...any) error {
-	return &bundle.Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }

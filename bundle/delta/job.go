@@ -186,7 +186,7 @@ func readFile(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if info.Size() > limit {
-		return nil, refuse(bundle.TooLarge, "delta has %d bytes, at most %d are allowed", info.Size(), limit)
+		return nil, bundle.Refuse(bundle.TooLarge, "delta has %d bytes, at most %d are allowed", info.Size(), limit)
 	}
 	data := make([]byte, info.Size())
 	_, err = io.ReadFull(f, data)

@@ -29,7 +29,7 @@ func CopyBlob(ctx context.Context, from content.Fetcher, to content.Storage, d o
 	if err := d.Digest.Validate(); err != nil {
 		return 0, fmt.Errorf("descriptor of %.100q: %w", d.MediaType, err)
 	}
-	if there, err := to.Exists(ctx, plain(d)); err != nil || there {
+	if there, err := to.Exists(ctx, Plain(d)); err != nil || there {
 		return 0, err
 	}
 	switch err := push(ctx, from, to, d); {
@@ -47,14 +47,14 @@ func push(ctx context.Context, from content.Fetcher, to content.Storage, d ocisp
 		if err := checkData(d); err != nil {
 			return err
 		}
-		return to.Push(ctx, plain(d), bytes.NewReader(d.Data)) // which can be sent twice; see Target
+		return to.Push(ctx, Plain(d), bytes.NewReader(d.Data)) // which can be sent twice; see Target
 	}
-	body, err := from.Fetch(ctx, plain(d))
+	body, err := from.Fetch(ctx, Plain(d))
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	return to.Push(ctx, plain(d), body)
+	return to.Push(ctx, Plain(d), body)
 }
 
 func copyGraph(ctx context.Context, from content.Fetcher, to content.Storage, d ocispec.Descriptor, done map[digest.Digest]bool) (sent int64, err error) {

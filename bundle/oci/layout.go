@@ -85,7 +85,7 @@ func (r *layoutRepository) Resolve(_ context.Context, reference string) (ocispec
 			if err := d.Digest.Validate(); err != nil {
 				return ocispec.Descriptor{}, fmt.Errorf("%s in %s is %.100q: %w", r.refName(reference), r.layout.dir, d.Digest, err)
 			}
-			return plain(d), nil
+			return Plain(d), nil
 		}
 	}
 	return ocispec.Descriptor{}, fmt.Errorf("%s in %s: %w", r.refName(reference), r.layout.dir, errdef.ErrNotFound)
@@ -153,7 +153,7 @@ func (r *layoutRepository) Tag(ctx context.Context, desc ocispec.Descriptor, tag
 	if err != nil {
 		return fmt.Errorf("tag %s: %w", r.refName(tag), err)
 	}
-	desc = plain(desc)
+	desc = Plain(desc)
 	desc.Annotations = map[string]string{ocispec.AnnotationRefName: r.refName(tag)}
 	if err := r.layout.setRef(desc); err != nil {
 		return fmt.Errorf("tag %s in %s: %w", r.refName(tag), r.layout.dir, err)
@@ -197,7 +197,7 @@ func (r *layoutRepository) remove(what string, is func(ocispec.Descriptor) bool)
 func (l *Layout) describe(index *ocispec.Index, d digest.Digest) (ocispec.Descriptor, error) {
 	for _, m := range index.Manifests {
 		if m.Digest == d {
-			return plain(m), nil
+			return Plain(m), nil
 		}
 	}
 	desc := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: d}
@@ -238,8 +238,8 @@ func (l *Layout) missing() error {
 	return fmt.Errorf("%w in %s (%w)", ErrNoLayout, l.dir, errdef.ErrNotFound)
 }
 
-// plain returns d with the three fields that a registry would answer: media type, digest and size.
-func plain(d ocispec.Descriptor) ocispec.Descriptor {
+// Plain returns d with the three fields that a registry would answer: media type, digest and size.
+func Plain(d ocispec.Descriptor) ocispec.Descriptor {
 	return ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}
 }
 

@@ -29,7 +29,7 @@ type Retained struct {
 }
 
 func (r Retained) ref() ocispec.Descriptor {
-	d := plain(r.Manifest)
+	d := Plain(r.Manifest)
 	name := r.Repository + "/" + r.Tag
 	if r.Tag == "" {
 		name = r.Repository + "@" + r.Manifest.Digest.String()

@@ -42,14 +42,14 @@ func Referrers(ctx context.Context, repo Target, subject ocispec.Descriptor) ([]
 	}
 	var all []Referrer
 	for _, d := range named {
-		all = append(all, Referrer{"", plain(d)})
+		all = append(all, Referrer{"", Plain(d)})
 	}
 	for _, suffix := range cosignSuffixes {
 		tag := fmt.Sprintf("%s-%s%s", subject.Digest.Algorithm(), subject.Digest.Encoded(), suffix)
 		d, err := repo.Resolve(ctx, tag)
 		switch {
 		case err == nil:
-			all = append(all, Referrer{tag, plain(d)})
+			all = append(all, Referrer{tag, Plain(d)})
 		case !errors.Is(err, errdef.ErrNotFound):
 			return nil, err
 		}
@@ -119,12 +119,12 @@ func referrersIn(ctx context.Context, index ocispec.Index, repository string, su
 			continue
 		}
 		seen[d.Digest] = true
-		data, err := content.FetchAll(ctx, from, plain(d))
+		data, err := content.FetchAll(ctx, from, Plain(d))
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		if err == nil && SubjectOf(data) == subject {
-			all = append(all, plain(d))
+			all = append(all, Plain(d))
 		}
 	}
 	return all, nil

@@ -301,7 +301,7 @@ func (r *remoteRepository) Tag(ctx context.Context, desc ocispec.Descriptor, tag
 	if err := checkData(desc); err != nil {
 		return err
 	}
-	err := r.repo.PushReference(ctx, plain(desc), bytes.NewReader(desc.Data), tag)
+	err := r.repo.PushReference(ctx, Plain(desc), bytes.NewReader(desc.Data), tag)
 	var answer *errcode.ErrorResponse
 	if errors.As(err, &answer) && slices.ContainsFunc(answer.Errors, func(e errcode.Error) bool { return e.Code == errcode.ErrorCodeManifestBlobUnknown }) {
 		return fmt.Errorf("%w: %w", errdef.ErrNotFound, explain("tag", r.ref(tag), err))

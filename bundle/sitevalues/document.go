@@ -97,7 +97,7 @@ func (d *Document) Marshal() ([]byte, error) {
 // bundle.UnsupportedSchema for a keyword of a later version.
 func ParseDocument(data []byte) (*Document, error) {
 	if len(data) > MaxDocumentBytes {
-		return nil, refuse(bundle.TooLarge, "%s has more than %d bytes", DocumentPath, MaxDocumentBytes)
+		return nil, bundle.Refuse(bundle.TooLarge, "%s has more than %d bytes", DocumentPath, MaxDocumentBytes)
 	}
 	var h header
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -105,25 +105,21 @@ func ParseDocument(data []byte) (*Document, error) {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&h); err != nil {
 		if strings.Contains(err.Error(), "unknown field") {
-			return nil, refuse(bundle.UnsupportedSchema, "%s: %v: it needs a newer version of wherry", DocumentPath, err)
+			return nil, bundle.Refuse(bundle.UnsupportedSchema, "%s: %v: it needs a newer version of wherry", DocumentPath, err)
 		}
-		return nil, refuse(bundle.BadContent, "%s: %v", DocumentPath, err)
+		return nil, bundle.Refuse(bundle.BadContent, "%s: %v", DocumentPath, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, refuse(bundle.BadContent, "%s: more than one JSON value", DocumentPath)
+		return nil, bundle.Refuse(bundle.BadContent, "%s: more than one JSON value", DocumentPath)
 	}
 	if h.Type != "object" || h.AdditionalProperties == nil || *h.AdditionalProperties {
-		return nil, refuse(bundle.BadContent, "%s: no declaration of site values", DocumentPath)
+		return nil, bundle.Refuse(bundle.BadContent, "%s: no declaration of site values", DocumentPath)
 	}
 	d := h.Document
 	if mistakes := d.Check(); len(mistakes) > 0 {
-		return nil, refuse(bundle.BadContent, "%s: %s", DocumentPath, mistakes[0])
+		return nil, bundle.Refuse(bundle.BadContent, "%s: %s", DocumentPath, mistakes[0])
 	}
 	return &d, nil
-}
-
-func refuse(reason bundle.Reason, format string, args ...any) error {
-	return &bundle.Refusal{Reason: reason, Message: bundle.Clip(fmt.Sprintf(format, args...))}
 }
 
 // Mistake is a part of a document that is not allowed.

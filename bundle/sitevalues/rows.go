@@ -64,7 +64,7 @@ func RowOf(data []byte, uid string) (*Row, error) {
 
 func eachRow(data []byte, take func(Row)) error {
 	if len(data) > MaxRowsBytes {
-		return refuse(bundle.TooLarge, "%s has more than %d bytes", RowsPath, MaxRowsBytes)
+		return bundle.Refuse(bundle.TooLarge, "%s has more than %d bytes", RowsPath, MaxRowsBytes)
 	}
 	seen := map[string]bool{}
 	n := 0
@@ -74,10 +74,10 @@ func eachRow(data []byte, take func(Row)) error {
 		dec := json.NewDecoder(bytes.NewReader(line))
 		dec.UseNumber()
 		if err := dec.Decode(&row); err != nil {
-			return refuse(bundle.BadContent, "%s:%d: it is no row", RowsPath, n) // the parser's error may have a value
+			return bundle.Refuse(bundle.BadContent, "%s:%d: it is no row", RowsPath, n) // the parser's error may have a value
 		}
 		if row.UID == "" || seen[row.UID] {
-			return refuse(bundle.BadContent, "%s:%d: no uid, or that of another row", RowsPath, n)
+			return bundle.Refuse(bundle.BadContent, "%s:%d: no uid, or that of another row", RowsPath, n)
 		}
 		seen[row.UID] = true
 		take(row)

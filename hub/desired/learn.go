@@ -42,7 +42,7 @@ func (f *Follower) learn(ctx context.Context, at *published.Place, environment s
 	}
 	done.Platform = claimed.Record.Platform
 	if claimed.Record.Environment != environment {
-		return done, refuse(bundle.WrongEnvironment, "record is for environment %q", claimed.Record.Environment)
+		return done, bundle.Refuse(bundle.WrongEnvironment, "record is for environment %q", claimed.Record.Environment)
 	}
 	if may != nil {
 		if err := may(done.Platform, environment); err != nil {
@@ -85,10 +85,6 @@ func (f *Follower) learn(ctx context.Context, at *published.Place, environment s
 	}
 	f.logRefused(done)
 	return done, nil
-}
-
-func refuse(reason bundle.Reason, format string, args ...any) *bundle.Refusal {
-	return &bundle.Refusal{Reason: reason, Message: bundle.Clip(fmt.Sprintf(format, args...))}
 }
 
 // streamsOf returns the streams of a record's releases, by cluster type.
@@ -135,9 +131,9 @@ func (f *Follower) logRefused(done Learned) {
 func (f *Follower) recordOf(v *bundle.VerifiedEnvironment, platform string, epoch int64) (none store.PublishedRecord, err error) {
 	switch r := v.Record; {
 	case r.Platform != platform:
-		return none, refuse(bundle.WrongEnvironment, "record is for environment %q of platform %q", r.Environment, r.Platform)
+		return none, bundle.Refuse(bundle.WrongEnvironment, "record is for environment %q of platform %q", r.Environment, r.Platform)
 	case r.Epoch != epoch:
-		return none, refuse(bundle.OldEpoch, "record has epoch %d, the trust in force has %d", r.Epoch, epoch)
+		return none, bundle.Refuse(bundle.OldEpoch, "record has epoch %d, the trust in force has %d", r.Epoch, epoch)
 	}
 	return store.PublishedRecord{Digest: v.Descriptor.Digest, EnvironmentRecord: v.Record, KeyIDs: v.KeyIDs, SeenAt: f.opts.Now().UTC()}, nil
 }
@@ -202,7 +198,7 @@ func (f *Follower) readRelease(ctx context.Context, t published.Type, reference 
 	v, _, err := t.Read(ctx, reference)
 	missing := digest.Digest(reference)
 	if err == nil && v.Release.Epoch != epoch {
-		err = refuse(bundle.OldEpoch, "release has epoch %d, the trust in force has %d", v.Release.Epoch, epoch)
+		err = bundle.Refuse(bundle.OldEpoch, "release has epoch %d, the trust in force has %d", v.Release.Epoch, epoch)
 	} else if err == nil {
 		missing = v.Tree.Digest
 		r, err = f.complete(ctx, t, v)

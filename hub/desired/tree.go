@@ -22,7 +22,7 @@ func readLists(ctx context.Context, src bundle.Source, layer ocispec.Descriptor,
 		Have: func(folder string) bool { return folder != bundle.MetaDir },
 		Take: func(f bundle.File) error {
 			if len(f.Data) > bundle.MaxListBytes {
-				return refuse(bundle.TooLarge, "file %s of the tree has %d bytes, at most %d are allowed", f.Path, len(f.Data), bundle.MaxListBytes)
+				return bundle.Refuse(bundle.TooLarge, "file %s of the tree has %d bytes, at most %d are allowed", f.Path, len(f.Data), bundle.MaxListBytes)
 			}
 			if strings.HasPrefix(f.Path, bundle.MetaDir+"/") {
 				lists[f.Path] = f.Data
@@ -35,7 +35,7 @@ func readLists(ctx context.Context, src bundle.Source, layer ocispec.Descriptor,
 	}
 	data, ok := lists[bundle.AssignmentsPath]
 	if !ok {
-		return nil, nil, refuse(bundle.BadContent, "the tree has no %s", bundle.AssignmentsPath)
+		return nil, nil, bundle.Refuse(bundle.BadContent, "the tree has no %s", bundle.AssignmentsPath)
 	}
 	assignments, err := bundle.ParseAssignments(data)
 	if err != nil {

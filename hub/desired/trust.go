@@ -27,7 +27,7 @@ func (f *Follower) signersOf(ctx context.Context, at *published.Place, platform 
 	chain, documented := f.known.chain(platform)
 	if !documented {
 		if len(f.known.keys) == 0 {
-			return none, refuse(bundle.WrongPlatform, "it is of platform %q, of which this hub has no trust document", platform)
+			return none, bundle.Refuse(bundle.WrongPlatform, "it is of platform %q, of which this hub has no trust document", platform)
 		}
 		return published.Pinned(f.known.keys), nil
 	}
@@ -36,7 +36,7 @@ func (f *Follower) signersOf(ctx context.Context, at *published.Place, platform 
 	}
 	d := chain.Current()
 	if highest := f.known.epoch(platform); d.Epoch < highest {
-		return none, refuse(bundle.OldEpoch, "the trust documents there end before the epoch of what the hub has learned already")
+		return none, bundle.Refuse(bundle.OldEpoch, "the trust documents there end before the epoch of what the hub has learned already")
 	}
 	if err := d.Admits(platform, f.opts.Now()); err != nil {
 		return none, refusalOf(err)

@@ -243,15 +243,15 @@ func (n *named) describe() error {
 		for _, d := range index.Manifests {
 			parts := strings.Split(d.Annotations[ocispec.AnnotationRefName], "/")
 			if len(parts) == 4 && parts[0] == "bundles" {
-				streams = append(streams, oneLine(parts[1]+"/"+parts[2]))
+				streams = append(streams, bundle.OneLine(parts[1]+"/"+parts[2]))
 			}
 		}
 		if c := p.Head.Contents(); c != nil {
-			platforms = append(platforms, fmt.Sprintf("%q", oneLine(c.Platform)))
+			platforms = append(platforms, fmt.Sprintf("%q", bundle.OneLine(c.Platform)))
 			if c.Site != "" {
-				sites = append(sites, oneLine(c.Site))
+				sites = append(sites, bundle.OneLine(c.Site))
 			}
-			n.allowedExpired = cmp.Or(n.allowedExpired, oneLine(c.AllowExpired))
+			n.allowedExpired = cmp.Or(n.allowedExpired, bundle.OneLine(c.AllowExpired))
 		}
 	}
 	slices.Sort(streams)
@@ -277,9 +277,6 @@ func (n *named) otherSite(c *config.Config) string {
 
 // maxNamedStreams is how many streams of a package a message names.
 const maxNamedStreams = 8
-
-// oneLine returns text from a package as one line of bounded length.
-func oneLine(s string) string { return bundle.Clip(strings.Join(strings.Fields(s), " ")) }
 
 func isReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
 
