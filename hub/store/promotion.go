@@ -34,6 +34,9 @@ type JudgedEnvironment struct {
 	Gates []JudgedGate `json:"gates,omitempty"`
 	// Waits are workloads that the environment before has newer.
 	Waits []WaitingWorkload `json:"waits,omitempty"`
+	// MorePeople and MoreWaits count those that were left out, so that a request is not too large.
+	MorePeople int `json:"morePeople,omitempty"`
+	MoreWaits  int `json:"moreWaits,omitempty"`
 }
 
 // JudgedGate is what a gate says.

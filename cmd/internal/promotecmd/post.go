@@ -3,6 +3,7 @@ package promotecmd
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -133,7 +134,33 @@ func (p *posted) of(now time.Time) (store.Promotion, bool) {
 		all.Chain = append(all.Chain, e)
 	}
 	all.NextLook = now.Add(next)
-	return all, len(all.Chain) > 0
+	return fitting(all), len(all.Chain) > 0
+}
+
+// fitting returns what a hub takes of a post: it leaves out the half of the longest list of people or of workloads that wait until the rest is
+// small enough, and counts them.
+func fitting(p store.Promotion) store.Promotion {
+	p.Chain = slices.Clone(p.Chain)
+	for {
+		body, err := json.Marshal(p)
+		if err != nil || len(body) <= store.MaxPromotion {
+			return p
+		}
+		longest, most := 0, 0
+		for i, e := range p.Chain {
+			if n := max(len(e.People), len(e.Waits)); n > most {
+				longest, most = i, n
+			}
+		}
+		switch e := &p.Chain[longest]; {
+		case most == 0: // nothing is left that may go
+			return p
+		case len(e.Waits) == most:
+			e.Waits, e.MoreWaits = e.Waits[:most/2], e.MoreWaits+most-most/2
+		default:
+			e.People, e.MorePeople = e.People[:most/2], e.MorePeople+most-most/2
+		}
+	}
 }
 
 // plain returns a text as a hub takes it.

@@ -2,6 +2,8 @@ package promotecmd
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +53,22 @@ func TestAHubIsToldWhatGatesSayAndWhatWaits(t *testing.T) {
 	require.Len(t, prod.Gates, 2)
 	require.Equal(t, "0 of them", prod.Gates[0].Rules[0].Has)
 	require.Equal(t, []string{"", "wait", "stable", "pass"}, []string{prod.Gates[0].Ring, prod.Gates[0].Result, prod.Gates[1].Ring, prod.Gates[1].Result})
+
+	// What a hub would not take is left out, and counted.
+	for i := range 9000 {
+		prod.Waits = append(prod.Waits, store.WaitingWorkload{Registration: "shop", Workload: fmt.Sprint("till-", i), Why: strings.Repeat("a", 300)})
+		prod.People = append(prod.People, fmt.Sprint("person-", i))
+	}
+	people, waits := len(prod.People), len(prod.Waits)
+	all.Chain[1] = prod
+	some := fitting(all)
+	body, err := json.Marshal(some)
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(body), store.MaxPromotion)
+	require.NotEmpty(t, some.Chain[1].Waits)
+	require.NotEmpty(t, some.Chain[1].People)
+	require.Equal(t, []int{people, waits}, []int{len(some.Chain[1].People) + some.Chain[1].MorePeople, len(some.Chain[1].Waits) + some.Chain[1].MoreWaits})
+	require.Len(t, all.Chain[1].Waits, waits, "it stays as it was")
 
 	// It has the commit by now, all rings have it, and nothing waits.
 	p.verdicts([]promote.Result{{Environment: "prod", State: promote.Current}})
