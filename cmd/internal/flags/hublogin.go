@@ -22,11 +22,11 @@ import (
 // HubLogin is what "wherry login hub" has stored for a hub.
 type HubLogin struct {
 	// Token is an access token, or that of a session.
-	Token   string
-	Session bool
-	// Expires is when a session has to be renewed, and Renewal how. Both are empty for an access token, and for a session that an earlier version has stored.
-	Expires time.Time
-	Renewal client.Renewal
+	Token   string `json:"token"`
+	Session bool   `json:"session,omitempty"`
+	// Expires is when a session has to be renewed, and Renewal how. Both are zero for an access token.
+	Expires time.Time      `json:"expires,omitzero"`
+	Renewal client.Renewal `json:"renewal,omitzero"`
 }
 
 // SessionLogin returns the HubLogin of a session.
@@ -34,41 +34,14 @@ func SessionLogin(s client.Session) HubLogin {
 	return HubLogin{Token: s.Token, Session: true, Expires: s.Access.ExpiresAt, Renewal: s.Renewal}
 }
 
-// hubLogins are the tokens that were stored, by hubKey, those of them that are sessions, and how these are renewed.
+// hubLogins are the logins that were stored, by hubKey.
 type hubLogins struct {
-	Hubs     map[string]string  `json:"hubs"`
-	Sessions map[string]bool    `json:"sessions,omitempty"`
-	Renewals map[string]renewal `json:"renewals,omitempty"`
-	file     string
-}
-
-type renewal struct {
-	Expires time.Time `json:"expires"`
-	client.Renewal
-}
-
-// of returns the login of a hub; zero if there is none.
-func (l hubLogins) of(key string) HubLogin {
-	r := l.Renewals[key]
-	return HubLogin{Token: l.Hubs[key], Session: l.Sessions[key], Expires: r.Expires, Renewal: r.Renewal}
-}
-
-// set replaces the login of a hub, or removes it if login has no token.
-func (l hubLogins) set(key string, login HubLogin) {
-	delete(l.Hubs, key)
-	delete(l.Sessions, key)
-	delete(l.Renewals, key)
-	if login.Token != "" {
-		l.Hubs[key] = login.Token
-	}
-	if login.Session {
-		l.Sessions[key] = true
-		l.Renewals[key] = renewal{login.Expires, login.Renewal}
-	}
+	Hubs map[string]HubLogin `json:"hubs"`
+	file string
 }
 
 func readHubLogins() (hubLogins, error) {
-	all := hubLogins{Hubs: map[string]string{}, Sessions: map[string]bool{}, Renewals: map[string]renewal{}}
+	all := hubLogins{Hubs: map[string]HubLogin{}}
 	dir, err := os.UserConfigDir()
 	if err != nil {
 		return all, nil // without a home, nothing is stored
@@ -93,7 +66,7 @@ func StoreHubLogin(hub string, login HubLogin) error {
 	if err != nil {
 		return err
 	}
-	all.set(hubKey(hub), login)
+	all.Hubs[hubKey(hub)] = login
 	return all.write()
 }
 
@@ -101,11 +74,11 @@ func StoreHubLogin(hub string, login HubLogin) error {
 func ForgetHubLogin(hub string) (HubLogin, error) {
 	all, err := readHubLogins()
 	key := hubKey(hub)
-	login := all.of(key)
+	login := all.Hubs[key]
 	if err != nil || login.Token == "" {
 		return HubLogin{}, err
 	}
-	all.set(key, HubLogin{})
+	delete(all.Hubs, key)
 	return login, all.write()
 }
 

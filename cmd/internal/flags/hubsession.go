@@ -87,7 +87,7 @@ func (s *renewing) renew(ctx context.Context) error {
 		return err
 	}
 	key := hubKey(s.hub.URL)
-	if stored := all.of(key); stored.Expires.After(s.login.Expires) {
+	if stored := all.Hubs[key]; stored.Expires.After(s.login.Expires) {
 		s.login = stored
 		return nil
 	}
@@ -102,7 +102,7 @@ func (s *renewing) renew(ctx context.Context) error {
 	default:
 		return err
 	}
-	all.set(key, s.login)
+	all.Hubs[key] = s.login
 	return errors.Join(err, all.write())
 }
 

@@ -52,7 +52,7 @@ func hubToken(cmd *cobra.Command, file, hub string) (HubLogin, error) {
 	if err != nil {
 		return HubLogin{}, err
 	}
-	if stored := logins.of(hubKey(hub)); stored.Token != "" {
+	if stored := logins.Hubs[hubKey(hub)]; stored.Token != "" {
 		_, err := accessToken(logins.file, []byte(stored.Token))
 		return stored, err
 	}

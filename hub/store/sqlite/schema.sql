@@ -331,3 +331,11 @@ CREATE TABLE probe (
   id      INTEGER PRIMARY KEY,
   content BLOB    NOT NULL
 ) STRICT;
+
+-- What judges have posted, one row for each platform.
+CREATE TABLE promotion (
+  platform  TEXT    NOT NULL PRIMARY KEY,
+  judged_at INTEGER NOT NULL,
+  content   TEXT    NOT NULL,
+  body      BLOB    NOT NULL
+) STRICT;

@@ -149,13 +149,10 @@ func damage(ctx context.Context, db *sql.DB) error {
 
 // schema has the steps of the schema; step n leads to version n. From the first release on a change is a step of its own, and what
 // came before stays.
-var schema = []string{tables, promotion}
+var schema = []string{tables}
 
 //go:embed schema.sql
 var tables string
-
-//go:embed promotion.sql
-var promotion string
 
 // Settings of the connection that writes. Pages that change often are copied to the database once for each 32 MiB of the
 // journal, and not for each 4; and 32 MiB of pages stay in memory.
