@@ -66,9 +66,9 @@ func TestAProofThatComesByMediumAWeekLaterCountsByItsAge(t *testing.T) {
 	c.now = c.now.Add(time.Minute)
 	report := c.runsWell()
 	c.now = c.now.Add(7 * 24 * time.Hour)
-	c.takes("v1", "^cart v2 waits for dev: 0 of 1 clusters$")
+	c.takes("v1", "^cart v2 waits for dev: 0 of 1 clusters, a cluster reported 7d1h1m ago, which counts for 24h$")
 	c.carried = [][]byte{report}
-	c.takes("v1", "^cart v2 waits for dev: 0 of 1 clusters$") // a report of a week ago says nothing of now
+	c.takes("v1", "^cart v2 waits for dev: 0 of 1 clusters, a cluster reported 7d ago, which counts for 24h$") // a report of a week ago says nothing of now
 	c.policy = func(p *promotion.Policy) { p.Gate.MaxReportAge = 8 * 24 * time.Hour }
 	c.takes("v2", "")
 }
@@ -88,7 +88,7 @@ func TestAProofOutlivesThatAllClustersBelowAreOffline(t *testing.T) {
 
 	c.head = "v3"
 	c.dev(false)
-	c.takes("v2", "^cart v3 waits for dev: 0 of 1 clusters$") // and proves nothing new
+	c.takes("v2", "^cart v3 waits for dev: 0 of 1 clusters, a cluster reported 7d1h10m ago, which counts for 24h$") // and proves nothing new
 }
 
 func TestTheAdapterOfProdIsNoOtherContent(t *testing.T) {
