@@ -347,12 +347,18 @@ func TestAPageAboutNowIsMarkedWhenSomethingChanges(t *testing.T) {
 	}
 	secret, _, err := h.Access().Create(t.Context(), access.Request{Name: "ci", Role: access.Publisher})
 	require.NoError(t, err)
-	body, err := json.Marshal(store.Promotion{Platform: "coffee", JudgedAt: now.Add(time.Second), NextLook: now.Add(time.Minute), Chain: []store.JudgedEnvironment{{Environment: "prod"}}})
+	body, err := json.Marshal(store.Promotion{Platform: "coffee", JudgedAt: now.Add(time.Second), NextLook: now.Add(time.Minute), Chain: []store.JudgedEnvironment{{
+		Environment: "prod", People: []string{"anna"}, MorePeople: 3, Gates: []store.JudgedGate{{From: "stage", Result: "pass"}},
+		Waits: []store.WaitingWorkload{{Workload: "till", Why: "it is slow"}}, MoreWaits: 2,
+	}}})
 	require.NoError(t, err)
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPut, "/v1/promotion", bytes.NewReader(body))
 	r.Header.Set("Authorization", "Bearer "+secret.Reveal())
 	h.Handler().ServeHTTP(w, r)
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	page := get(t, h, "/environments/prod", "")
+	require.Contains(t, page, "The policy names anna and 3 more.")
+	require.Contains(t, page, "2 more: <code>wherry plan -e prod</code>")
 	script := httptest.NewRecorder()
 	h.Handler().ServeHTTP(script, httptest.NewRequest(http.MethodGet, "/live.js", nil))
 	require.Contains(t, script.Body.String(), `"promotion"`)
