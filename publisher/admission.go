@@ -94,9 +94,9 @@ func (p *publication) refused(plans []*plan) error {
 }
 
 // mayKeep returns an error if what an environment has is not to be signed again: nobody vouches for what was let in before the present epoch, and
-// a record of this one would. Last is the ledger of record, or nil.
+// a record of this one would. Last is the ledger of record; nil if it is lost, which may have held content.
 func (p *publication) mayKeep(record state.Record, last *ledger.Ledger) error {
-	isHeld := last != nil && last.IsHeld() || p.opts.Admission != nil
+	isHeld := last == nil || last.IsHeld() || p.opts.Admission != nil
 	if record.Verified.Record.Epoch == p.Trust.Epoch || !isHeld {
 		return nil
 	}

@@ -63,7 +63,7 @@ can read. Later commands with --hub send it to that URL and to no other.`,
 			if err != nil {
 				return loginHubFailure(err, args[0])
 			}
-			if err := flags.StoreHubLogin(args[0], login); err != nil {
+			if err := flags.StoreHubLogin(cmd.Context(), args[0], login); err != nil {
 				return err
 			}
 			if u, _ := url.Parse(args[0]); u.Scheme == "http" && !oci.IsLoopback(u.Host) {
@@ -133,7 +133,7 @@ token until it expires; "wherry hub access revoke" ends that.`,
 			if err != nil {
 				return err
 			}
-			login, err := flags.ForgetHubLogin(args[0])
+			login, err := flags.ForgetHubLogin(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -81,12 +81,17 @@ func TestAJudgePostsWhatGatesSay(t *testing.T) {
 	require.Equal(t, judged(now).Chain[1], of(both).JudgedEnvironment)
 	require.Nil(t, of(login(t, h, "part", access.Viewer, store.AccessScope{Selector: "region=eu"})))
 
+	// A token for a part of the platform's chain replaces none of it.
+	part := login(t, h, "ci-prod", access.Publisher, store.AccessScope{Environments: []string{"prod"}})
+	own := store.Promotion{Platform: "coffee", JudgedAt: now.Add(time.Second), NextLook: now.Add(time.Minute), Chain: []store.JudgedEnvironment{{Environment: "prod"}}}
+	require.Equal(t, "403 Forbidden", part.do("PUT", "/v1/promotion", own, nil))
+
 	// After two looks it is old.
 	now = now.Add(10*time.Minute + time.Second)
 	require.True(t, of(root).Old)
 	now = now.Add(time.Minute)
 	again := judged(now)
-	again.Chain[1].Gates[0].Rules[1].Has = "1h10m"
+	again.Chain[1].Gates[0].Rules[1].Has, again.Chain[1].Waits[0].Why = "1h10m", "not proved in prod for 1h10m"
 	require.Equal(t, "200", publisher.do("PUT", "/v1/promotion", again, &posted))
 	require.Equal(t, store.PostedPromotion{New: true}, posted, "only what goes on with time differs")
 	require.False(t, of(root).Old)

@@ -80,10 +80,12 @@ const (
 const (
 	MaxPromotion  = 1 << 20
 	maxChain      = 256
+	MaxPlatforms  = 256
 	maxJudgedText = 1024
 )
 
-// Content returns the digest of everything but times and what rules have, which go on by themselves: two looks with one content say the same.
+// Content returns the digest of everything but times, what rules have, and why workloads wait, which go on by themselves: two looks with one
+// content say the same.
 func (p *Promotion) Content() digest.Digest {
 	c := *p
 	c.JudgedAt, c.NextLook, c.Chain = time.Time{}, time.Time{}, slices.Clone(p.Chain)
@@ -95,7 +97,10 @@ func (p *Promotion) Content() digest.Digest {
 				gates[j].Rules[k].Has, gates[j].Rules[k].Ends = "", time.Time{}
 			}
 		}
-		c.Chain[i].Gates = gates
+		c.Chain[i].Gates, c.Chain[i].Waits = gates, slices.Clone(c.Chain[i].Waits)
+		for j := range c.Chain[i].Waits {
+			c.Chain[i].Waits[j].Why = ""
+		}
 	}
 	data, _ := json.Marshal(c) // texts and times can always be written
 	return digest.FromBytes(data)

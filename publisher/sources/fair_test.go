@@ -143,7 +143,6 @@ func TestTheSourcesOfOneRegistrationChangeNoOthersResult(t *testing.T) {
 
 // What one registration got no connection to, another one tries once, for a shorter time.
 func TestSilenceCountsPerOriginAndRegistration(t *testing.T) {
-	t.Parallel() // as most of its time is waited
 	h := newHost(t)
 	const short = time.Second // in which a connection is made, on a busy machine too
 	r := NewResolver(Options{Access: thisMachine(), Timeout: short})

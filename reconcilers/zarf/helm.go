@@ -92,7 +92,10 @@ func (r stored) pack() ([]byte, error) {
 		return nil, err
 	}
 	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression) // as Helm does, so that it fits again
+	if err != nil {
+		return nil, err
+	}
 	_, _ = w.Write(data) // into memory
 	if err := w.Close(); err != nil {
 		return nil, err
@@ -141,6 +144,9 @@ func fail(ctx context.Context, c client.Client, s *corev1.Secret) error {
 	var info map[string]json.RawMessage
 	if err := json.Unmarshal(r["info"], &info); err != nil {
 		return fmt.Errorf("secret %s/%s is not a release of Helm's: %w", s.Namespace, s.Name, err)
+	}
+	if info == nil {
+		return fmt.Errorf("secret %s/%s is not a release of Helm's: it has no info", s.Namespace, s.Name)
 	}
 	info["status"] = json.RawMessage(`"` + failed + `"`)
 	if r["info"], err = json.Marshal(info); err != nil {

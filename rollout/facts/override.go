@@ -61,6 +61,10 @@ func (e *Entry) Override(ctx context.Context, rendered map[ledger.Key]ledger.Rev
 	left := maps.Clone(waiting)
 	for _, s := range open {
 		if by := said[s]; by != "" {
+			if !e.Open() && !(e.ask.Unproved != "" && e.ask.lets(s.Key)) { // what overrides the proof overrides no schedule
+				left[s.Key] += "; overridden, and waits: " + e.asked.Closed
+				continue
+			}
 			if e.overridden == nil {
 				e.overridden = map[ledger.Key]override{}
 			}

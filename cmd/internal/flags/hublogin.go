@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,13 +41,21 @@ type hubLogins struct {
 	file string
 }
 
-func readHubLogins() (hubLogins, error) {
-	all := hubLogins{Hubs: map[string]HubLogin{}}
+// hubLoginsFile returns the file of hubLogins, in the folder of a person's configuration.
+func hubLoginsFile() (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
+		return "", cli.Fail(cli.Failed, errors.New("there is no folder for a person's configuration"), "set HOME or XDG_CONFIG_HOME")
+	}
+	return filepath.Join(dir, "wherry", "hub-tokens.json"), nil
+}
+
+func readHubLogins() (hubLogins, error) {
+	all := hubLogins{Hubs: map[string]HubLogin{}}
+	var err error
+	if all.file, err = hubLoginsFile(); err != nil {
 		return all, nil // without a home, nothing is stored
 	}
-	all.file = filepath.Join(dir, "wherry", "hub-tokens.json")
 	data, err := diskfile.Read(all.file, maxLoginsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return all, nil
@@ -61,23 +70,28 @@ func readHubLogins() (hubLogins, error) {
 }
 
 // StoreHubLogin keeps the login of the hub at a URL, in a file that its owner alone can read.
-func StoreHubLogin(hub string, login HubLogin) error {
-	all, err := readHubLogins()
+func StoreHubLogin(ctx context.Context, hub string, login HubLogin) error {
+	all, unlock, err := lockHubLogins(ctx)
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	all.Hubs[hubKey(hub)] = login
 	return all.write()
 }
 
 // ForgetHubLogin removes what StoreHubLogin kept, and returns it; the zero HubLogin if there was none.
-func ForgetHubLogin(hub string) (HubLogin, error) {
-	all, err := readHubLogins()
+func ForgetHubLogin(ctx context.Context, hub string) (HubLogin, error) {
 	key := hubKey(hub)
-	login := all.Hubs[key]
-	if err != nil || login.Token == "" {
+	if all, err := readHubLogins(); err != nil || all.Hubs[key].Token == "" {
 		return HubLogin{}, err
 	}
+	all, unlock, err := lockHubLogins(ctx)
+	if err != nil {
+		return HubLogin{}, err
+	}
+	defer unlock()
+	login := all.Hubs[key]
 	delete(all.Hubs, key)
 	return login, all.write()
 }
@@ -90,22 +104,18 @@ func HubLogins() []string {
 
 // write replaces the file as a whole or not at all.
 func (l hubLogins) write() error {
-	if l.file == "" {
-		return cli.Fail(cli.Failed, errors.New("there is no folder for a person's configuration"), "set HOME or XDG_CONFIG_HOME")
-	}
 	data, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(l.file)
-	err = os.MkdirAll(dir, 0o700)
-	if err == nil {
-		err = diskfile.Replace(l.file, 0o600, append(data, '\n'))
-	}
-	if err != nil {
-		return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s a folder that can be written", dir))
+	if err := diskfile.Replace(l.file, 0o600, append(data, '\n')); err != nil {
+		return unwritable(filepath.Dir(l.file), err)
 	}
 	return nil
+}
+
+func unwritable(dir string, err error) error {
+	return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s a folder that can be written", dir))
 }
 
 // hubKey returns the one form of a hub's URL by which its token is kept.

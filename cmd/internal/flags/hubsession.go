@@ -22,6 +22,8 @@ const (
 	renewAgain  = time.Minute
 	// lockTime bounds the time that a command waits for another one that renews a session.
 	lockTime, lockPoll = 30 * time.Second, 100 * time.Millisecond
+	// renewTime bounds the time that the provider and the hub have for a renewal.
+	renewTime = 30 * time.Second
 )
 
 // renewing sends requests with the token of a session, which it renews before it ends.
@@ -52,6 +54,9 @@ func (s *renewing) RoundTrip(r *http.Request) (*http.Response, error) {
 func (s *renewing) token(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.login.Expires.IsZero() { // an access token that was stored meanwhile
+		return s.login.Token, nil
+	}
 	now := time.Now()
 	ended := !now.Before(s.login.Expires)
 	if now.Before(s.login.Expires.Add(-renewBefore)) || !ended && now.Sub(s.tried) < renewAgain {
@@ -59,7 +64,9 @@ func (s *renewing) token(ctx context.Context) (string, error) {
 	}
 	s.tried = now
 	err := s.renew(ctx)
-	if refused := (*hubapi.Error)(nil); err == nil || !ended && !errors.As(err, &refused) {
+	var refused *hubapi.Error
+	denied := errors.As(err, &refused) && (refused.Code == hubapi.CodeForbidden || refused.Code == hubapi.CodeUnauthenticated)
+	if err == nil || !ended && !denied {
 		return s.login.Token, nil
 	}
 	code := cli.Denied
@@ -74,23 +81,25 @@ func (s *renewing) renew(ctx context.Context) error {
 	if s.login.Renewal.Refresh == "" {
 		return client.ErrSignInAgain
 	}
-	all, err := readHubLogins()
-	if err != nil {
-		return err
-	}
-	unlock, err := lock(ctx, filepath.Dir(all.file))
+	all, unlock, err := lockHubLogins(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if all, err = readHubLogins(); err != nil {
-		return err
-	}
 	key := hubKey(s.hub.URL)
-	if stored := all.Hubs[key]; stored.Expires.After(s.login.Expires) {
-		s.login = stored
-		return nil
+	stored := all.Hubs[key]
+	if stored.Token == "" { // somebody has signed out meanwhile
+		return client.ErrSignInAgain
 	}
+	if stored.Token != s.login.Token || stored.Renewal.Refresh != s.login.Renewal.Refresh {
+		s.login = stored
+		if stored.Expires.IsZero() || time.Now().Before(stored.Expires) {
+			return nil
+		}
+	}
+	// An interrupted command stores what the provider has given it all the same: the refresh token before it may be of no use any more.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewTime)
+	defer cancel()
 	from := s.hub
 	from.Token = s.login.Token
 	session, err := from.Renew(ctx, s.login.Renewal)
@@ -106,11 +115,30 @@ func (s *renewing) renew(ctx context.Context) error {
 	return errors.Join(err, all.write())
 }
 
-// lock waits until no other command renews a session.
+// lockHubLogins reads the logins when no other command changes them, which unlock lets it do again.
+func lockHubLogins(ctx context.Context) (all hubLogins, unlock func(), err error) {
+	file, err := hubLoginsFile()
+	if err == nil {
+		unlock, err = lock(ctx, filepath.Dir(file))
+	}
+	if err != nil {
+		return all, nil, err
+	}
+	if all, err = readHubLogins(); err != nil {
+		unlock()
+	}
+	return all, unlock, err
+}
+
+// lock waits until no other command has the lock of a folder, which it makes if it is missing.
 func lock(ctx context.Context, dir string) (unlock func(), err error) {
+	err = os.MkdirAll(dir, 0o700)
+	if err != nil {
+		return nil, unwritable(dir, err)
+	}
 	f, err := os.OpenFile(filepath.Join(dir, "hub-tokens.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, unwritable(dir, err)
 	}
 	unlock = func() { _ = f.Close() }
 	ctx, cancel := context.WithTimeout(ctx, lockTime)
@@ -122,7 +150,7 @@ func lock(ctx context.Context, dir string) (unlock func(), err error) {
 		select {
 		case <-ctx.Done():
 			unlock()
-			return nil, fmt.Errorf("another command renews the session: %w", ctx.Err())
+			return nil, fmt.Errorf("another command changes the logins: %w", ctx.Err())
 		case <-time.After(lockPoll):
 		}
 	}

@@ -22,7 +22,8 @@ type sessions struct {
 	*httptest.Server
 	token, refresh string
 	renewed        int
-	away           bool
+	away, busy     bool
+	lasts          time.Duration // of a renewed session
 }
 
 func newSessions(t *testing.T) *sessions {
@@ -30,7 +31,7 @@ func newSessions(t *testing.T) *sessions {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv(hubTokenVariable, "")
-	s := &sessions{token: access.NewToken().Reveal(), refresh: "r0"}
+	s := &sessions{token: access.NewToken().Reveal(), refresh: "r0", lasts: time.Hour}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		if s.away {
@@ -48,9 +49,13 @@ func newSessions(t *testing.T) *sessions {
 		hubapi.WriteJSON(w, http.StatusOK, map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": "i", "refresh_token": s.refresh})
 	})
 	mux.HandleFunc("PUT /login/device", func(w http.ResponseWriter, _ *http.Request) {
+		if s.busy {
+			(&hubapi.Error{Code: hubapi.CodeUnavailable, Message: "the provider does not answer"}).Write(w)
+			return
+		}
 		s.renewed++
 		s.token = access.NewToken().Reveal()
-		hubapi.WriteJSON(w, http.StatusOK, store.CreatedAccess{Token: s.token, Access: store.AccessToken{Name: "anna", ExpiresAt: time.Now().Add(time.Hour)}})
+		hubapi.WriteJSON(w, http.StatusOK, store.CreatedAccess{Token: s.token, Access: store.AccessToken{Name: "anna", ExpiresAt: time.Now().Add(s.lasts)}})
 	})
 	mux.HandleFunc("GET /v1/whoami", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+s.token {
@@ -67,7 +72,7 @@ func newSessions(t *testing.T) *sessions {
 // login stores the session as one that ends after a time.
 func (s *sessions) login(t *testing.T, ends time.Duration) {
 	t.Helper()
-	require.NoError(t, StoreHubLogin(s.URL, HubLogin{Token: s.token, Session: true, Expires: time.Now().Add(ends), Renewal: client.Renewal{Issuer: s.URL, ClientID: "cli", Refresh: s.refresh}}))
+	require.NoError(t, StoreHubLogin(t.Context(), s.URL, HubLogin{Token: s.token, Session: true, Expires: time.Now().Add(ends), Renewal: client.Renewal{Issuer: s.URL, ClientID: "cli", Refresh: s.refresh}}))
 }
 
 func (s *sessions) client(t *testing.T) client.Client {
@@ -96,6 +101,43 @@ func TestACommandRenewsASessionThatEnds(t *testing.T) {
 			require.Equal(t, []any{s.token, "r0+", true}, []any{login.Token, login.Renewal.Refresh, login.Session})
 		})
 	}
+}
+
+// At its end a session may be renewed to the same moment, and a provider takes a refresh token once.
+func TestARefreshTokenIsUsedOnce(t *testing.T) {
+	s := newSessions(t)
+	s.lasts = time.Minute
+	s.login(t, time.Minute)
+	c, other := s.client(t), s.client(t)
+	for _, c := range []client.Client{c, other} {
+		_, err := c.WhoAmI(t.Context())
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, s.renewed)
+	require.Equal(t, "r0+", s.refresh)
+}
+
+func TestASignOutIsNotUndoneByACommandThatRuns(t *testing.T) {
+	s := newSessions(t)
+	s.login(t, -time.Minute)
+	c := s.client(t)
+	_, err := ForgetHubLogin(t.Context(), s.URL)
+	require.NoError(t, err)
+	_, err = c.WhoAmI(t.Context())
+	require.ErrorIs(t, err, client.ErrSignInAgain)
+	require.Empty(t, HubLogins())
+	require.Zero(t, s.renewed)
+}
+
+func TestAHubThatIsBusyEndsNoSession(t *testing.T) {
+	s := newSessions(t)
+	s.busy = true
+	s.login(t, time.Minute)
+	_, err := s.client(t).WhoAmI(t.Context())
+	require.NoError(t, err)
+	stored, err := readHubLogins()
+	require.NoError(t, err)
+	require.Equal(t, "r0+", stored.Hubs[hubKey(s.URL)].Renewal.Refresh, "what the provider has given is kept")
 }
 
 func TestASessionIsNotRenewedBeforeItHasTo(t *testing.T) {
@@ -149,7 +191,7 @@ func TestASessionWithoutARenewalIsUsedUntilItEnds(t *testing.T) {
 	var failed *cli.Error
 	require.ErrorAs(t, failure.Hub(err, s.URL), &failed)
 	require.Equal(t, "sign in again: wherry login hub "+s.URL, failed.Hint)
-	login, err := ForgetHubLogin(s.URL)
+	login, err := ForgetHubLogin(t.Context(), s.URL)
 	require.NoError(t, err)
 	require.True(t, login.Session)
 }

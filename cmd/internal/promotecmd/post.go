@@ -54,6 +54,7 @@ func (p *posted) verdicts(results []promote.Result) {
 	for _, r := range results {
 		e, known := p.environments[r.Environment]
 		switch {
+		case known && r.State == promote.Failed: // nobody knows
 		case known && r.Verdict != nil:
 			p.judged(e, *r.Verdict)
 		case known: // it has what is below

@@ -233,9 +233,8 @@ func (w *watching) due(t *watch.Turn) func(context.Context, *platform.Loaded, pr
 		if err != nil {
 			return false, err
 		}
-		before, known := w.said[policy.Environment]
-		w.said[policy.Environment] = said
-		if known && said != before { // what it is about may be known by rendering alone
+		if said != w.said[policy.Environment] { // what it is about may be known by rendering alone
+			w.said[policy.Environment] = said
 			return true, nil
 		}
 		if !entry.Open() { // a batch may be under way
@@ -351,6 +350,7 @@ func (w *watching) conclude(cmd *cobra.Command, t *watch.Turn, j *flags.Journal,
 		switch r.State {
 		case promote.Failed:
 			delete(w.moved, r.Environment)
+			delete(w.said, r.Environment)
 			t.Fail(fmt.Errorf("%s: %w", r.Environment, w.failing(r.Err)))
 			continue
 		case promote.Waiting, promote.Held:
