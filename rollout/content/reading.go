@@ -294,7 +294,8 @@ func (r *Reading) waits(k ledger.Key, made ledger.Revision) string {
 // have anything: then all of it has to be known.
 func (r *Reading) isOf(k ledger.Key, made ledger.Revision, source ledger.Source, object digest.Digest, targets []ledger.Target, own *ledger.Revision) bool {
 	at := r.Commit(k.Registration, made.Source.Repo, made.Source.Ref)
-	if at != "" && object != made.Object && (made.Source.Commit != at || placeOf("", made.Source) == placeOf("", source)) {
+	// At one commit, an environment may have a Workload of its own beside that of the environment below.
+	if at != "" && object != made.Object && (made.Source.Commit != at || placeOf("", made.Source) == placeOf("", source) && source.Commit != at) {
 		return false
 	}
 	for _, t := range made.Targets {

@@ -65,6 +65,8 @@ func TestAProvedWorkloadIsReadWhereItWasProved(t *testing.T) {
 	require.Equal(t, map[ledger.Key]string{cart: "cart waits: registration shop was read from a folder, so no commit says what stage would have proved"},
 		r.Waiting(map[ledger.Key]ledger.Revision{cart: folder}))
 	otherObject := made("2.0", func(r *ledger.Revision) { r.Object = digest.FromString("other") })
+	require.Empty(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: otherObject}), "prod's folder has a Workload of its own at the proved commit")
+	otherObject.Source.Commit = "commit of 1.0"
 	require.Len(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: otherObject}), 1)
 	require.Len(t, r.Waiting(nil), 1, "a removal is proved, too")
 	news := ledger.Key{Registration: "shop", Workload: "new"}
