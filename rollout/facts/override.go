@@ -39,7 +39,7 @@ func (e *NotOverriddenError) Error() string {
 
 // Command returns the command by which a member of the group does so.
 func (e *NotOverriddenError) Command() string {
-	return fmt.Sprintf("wherry gate override -e %s --workload %s --revision %s --rule content --reason TEXT", e.Policy.Environment, e.Workload, e.Revision.Encoded())
+	return fmt.Sprintf("wherry gate override -e %s --workload %s --revision %s --rule content --reason \"REASON\" --key FILE", e.Policy.Environment, e.Workload, e.Revision.Encoded())
 }
 
 // Override is for publisher.Admission: the group of the policy may let in what waits and no environment below can prove. Such a decision is

@@ -92,7 +92,7 @@ func notOverridden(all []content.Take, policy promotion.Policy) error {
 	if len(all) > 1 {
 		text += fmt.Sprintf("; and for %d more, unless --unproved-workload names the one that you mean", len(all)-1)
 	}
-	return cli.Fail(cli.Denied, errors.New(text), fmt.Sprintf("wherry gate override -e %s --workload %s --rule content --reason TEXT", policy.Environment, all[0].Key))
+	return cli.Fail(cli.Denied, errors.New(text), fmt.Sprintf("wherry gate override -e %s --workload %s --rule content --reason \"REASON\" --key FILE", policy.Environment, all[0].Key))
 }
 
 // entering is an environment before it is rendered: what it is read from, and what may enter it.

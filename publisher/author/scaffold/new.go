@@ -216,6 +216,9 @@ func (r Request) object(p *author.Platform, home string) (object, string, error)
 		if err := checkRepo(r.Repo, "a base needs its repository"); err != nil {
 			return o, "", err
 		}
+		if r.Commit == "" {
+			return o, "", wrong("give all digits of the base's commit that the environment has now with --commit, or commit what is there first", "a base needs a commit, and this folder has none")
+		}
 		if !wholeCommit.MatchString(r.Commit) {
 			return o, "", wrong("give all digits of the base's commit that the environment has now with --commit", "a base needs a commit, got %q", r.Commit)
 		}
