@@ -75,6 +75,9 @@ func (a *asking) checkWorkload(cmd *cobra.Command, args []string, name, format s
 	if err != nil {
 		return err
 	}
+	if in.Result == gate.Pass && t.Kind != content.Head {
+		cmd.PrintErrf("note: what %s alone has is read by rendering: wherry plan -e %s says whether that waits\n", in.Environment, in.Environment)
+	}
 	return exitBy(in.Result)
 }
 
