@@ -183,9 +183,11 @@ spec:
 	require.Equal(t, argo.Suspended, res.Reason)
 
 	push(t, s, strings.Replace(deployment, "PAUSED", "false", 1))
-	res = s.Observed(t, a, res, func(res reconcilers.Result) bool { return res.Reason == argo.Degraded })
+	// Argo CD writes an Application's health before or after what its resources say.
+	res = s.Observed(t, a, res, func(res reconcilers.Result) bool {
+		return res.Reason == argo.Degraded && strings.Contains(res.Message, "Deployment/"+s.Name+"/web: Progress deadline exceeded")
+	})
 	require.Equal(t, bundle.Progressing, res.State)
-	require.Contains(t, res.Message, "Deployment/"+s.Name+"/web: Progress deadline exceeded")
 	res = s.later(t, 10*time.Minute).Observe(t.Context(), a)
 	require.Equal(t, bundle.Failed, res.State, "after the deadline: %s: %s", res.Reason, res.Message)
 	require.Equal(t, argo.Degraded, res.Reason)
