@@ -16,7 +16,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/rollout/advance"
 	"github.com/wherry-dev/wherry/rollout/content"
-	"github.com/wherry-dev/wherry/rollout/facts"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/rollout/promote"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
@@ -93,18 +92,10 @@ func (p *posted) judged(e store.JudgedEnvironment, v gate.Verdict) {
 	p.environments[e.Environment] = e
 }
 
-// waits notes the workloads that do not come to an environment. An entry of nil holds none back.
-func (p *posted) waits(environment string, entry *facts.Entry) {
-	if entry == nil {
-		p.takes(environment, &content.Decision{})
-	} else {
-		p.takes(environment, entry.Decision)
-	}
-}
-
-func (p *posted) takes(environment string, d *content.Decision) {
+// waits notes the workloads that do not come to an environment.
+func (p *posted) waits(environment string, d *content.Decision) {
 	e, known := p.environments[environment]
-	if !known || d == nil {
+	if !known {
 		return
 	}
 	e.Waits = nil
@@ -167,7 +158,7 @@ func fitting(p store.Promotion) store.Promotion {
 // plain returns a text as a hub takes it.
 func plain(s string) string { return store.Plain(store.Clip(strings.TrimSpace(s))) }
 
-// post tells the hub, if there is one, what gates say. A hub of before, and one whose token is no publisher's, learn nothing; no promotion waits for that.
+// post tells the hub, if there is one, what gates say. With a token that is no publisher's the hub learns nothing, and no promotion waits for that.
 func (w *watching) post(ctx context.Context, now time.Time, of func() (poster, error)) {
 	p, any := w.posted.of(now)
 	if !any || w.Fleet.URL() == "" {

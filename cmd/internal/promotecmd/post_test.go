@@ -36,7 +36,7 @@ func TestAHubIsToldWhatGatesSayAndWhatWaits(t *testing.T) {
 	judge := p.ring(func(context.Context, advance.Ask) (gate.Verdict, error) { return gate.Verdict{Result: gate.Pass}, nil })
 	_, err := judge(t.Context(), advance.Ask{Environment: "prod", Ring: "stable"})
 	require.NoError(t, err)
-	p.takes("prod", &content.Decision{Takes: []content.Take{
+	p.waits("prod", &content.Decision{Takes: []content.Take{
 		{Key: ledger.Key{Registration: "shop", Workload: "till"}, Waits: "not proved in dev", Newer: []content.Newer{{Version: "2.0.0"}}},
 		{Key: ledger.Key{Registration: "shop", Workload: "menu"}},
 	}})
@@ -73,7 +73,7 @@ func TestAHubIsToldWhatGatesSayAndWhatWaits(t *testing.T) {
 	// It has the commit by now, all rings have it, and nothing waits.
 	p.verdicts([]promote.Result{{Environment: "prod", State: promote.Current}})
 	p.ring(judge)
-	p.waits("prod", nil)
+	p.waits("prod", &content.Decision{})
 	all, _ = p.of(now)
 	require.Empty(t, all.Chain[1].Gates)
 	require.Empty(t, all.Chain[1].Waits)

@@ -222,7 +222,7 @@ func (w *watching) due(t *watch.Turn) func(context.Context, *platform.Loaded, pr
 		if err != nil {
 			return false, err
 		}
-		w.posted.waits(policy.Environment, entry)
+		w.posted.waits(policy.Environment, entry.Decision)
 		t.At(entry.NextLook())
 		moves := entry.Moves()
 		if moves != "" && moves != w.moved[policy.Environment] {
